@@ -1,0 +1,247 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "core/context.h"
+#include "core/guard.h"
+
+/* A BLAS of our own stands before the real one: its flavour can be chosen and every call is counted. */
+static int parallel;
+static atomic_int blas_threads, blas_sets, omp_sets;
+static _Thread_local int omp_threads = 8;
+
+int openblas_get_parallel(void);
+int openblas_get_num_threads(void);
+void openblas_set_num_threads(int threads);
+char *openblas_get_config(void);
+int omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
+
+int openblas_get_parallel(void)
+{
+    return parallel;
+}
+int openblas_get_num_threads(void)
+{
+    return blas_threads;
+}
+void openblas_set_num_threads(int threads)
+{
+    blas_threads = threads;
+    blas_sets++;
+}
+char *openblas_get_config(void)
+{
+    static char text[] = "a BLAS for tests";
+    return text;
+}
+int omp_get_max_threads(void)
+{
+    return omp_threads;
+}
+void omp_set_num_threads(int threads)
+{
+    omp_threads = threads;
+    omp_sets++;
+}
+
+static int reset(void **state)
+{
+    (void)state;
+    parallel = 1;
+    blas_threads = 4;
+    omp_threads = 8;
+    blas_sets = omp_sets = 0;
+    return 0;
+}
+
+static void test_pthreads(void **state)
+{
+    (void)state;
+    int saved[2];
+    attn__guard_enter(&saved[0]);
+    assert_int_equal(blas_threads, 1);
+    attn__guard_enter(&saved[1]); /* another context */
+    attn__guard_leave(saved[0]);
+    assert_int_equal(blas_threads, 1);
+    attn__guard_leave(saved[1]); /* the last one gives back */
+    assert_int_equal(blas_threads, 4);
+    assert_int_equal(blas_sets, 2);
+    assert_int_equal(omp_sets, 0);
+}
+
+static void test_host_changes_the_number(void **state)
+{
+    (void)state;
+    int saved;
+    attn__guard_enter(&saved);
+    blas_threads = 3; /* the host's own will, in the middle */
+    attn__guard_leave(saved);
+    assert_int_equal(blas_threads, 3);
+    blas_threads = 1;
+    blas_sets = 0;
+    attn__guard_enter(&saved);
+    attn__guard_leave(saved);
+    assert_int_equal(blas_threads, 1);
+    assert_int_equal(blas_sets, 0); /* one thread: nothing to do */
+}
+
+static void *enter_and_leave(void *argument)
+{
+    for (int i = 0; i < 20000; i++) {
+        int saved;
+        attn__guard_enter(&saved);
+        if (blas_threads != 1) return argument;
+        attn__guard_leave(saved);
+    }
+    return NULL;
+}
+
+static void test_pthreads_from_many_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, enter_and_leave, threads), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    assert_int_equal(blas_threads, 4);
+}
+
+static atomic_int inside, may_leave;
+static void *stay_inside(void *argument)
+{
+    int saved;
+    attn__guard_enter(&saved);
+    inside = 1;
+    while (!may_leave) usleep(1000);
+    attn__guard_leave(saved);
+    return argument;
+}
+
+/* A child forked while another thread computes: that thread does not exist there, its number still comes back. */
+static void test_fork(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int status, saved;
+    inside = may_leave = 0;
+    assert_int_equal(pthread_create(&thread, NULL, stay_inside, NULL), 0);
+    while (!inside) usleep(1000);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        attn__guard_enter(&saved);
+        if (blas_threads != 1) _exit(1);
+        attn__guard_leave(saved);
+        _exit(blas_threads == 4 ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    may_leave = 1;
+    pthread_join(thread, NULL);
+    assert_int_equal(blas_threads, 4);
+}
+
+static void test_openmp(void **state)
+{
+    (void)state;
+    int saved;
+    parallel = 2;
+    attn__guard_enter(&saved);
+    assert_int_equal(omp_threads, 1);
+    attn__guard_leave(saved);
+    assert_int_equal(omp_threads, 8);
+    assert_int_equal(blas_sets, 0);
+    attn__guard_enter(&saved);
+    omp_threads = 5;
+    attn__guard_leave(saved);
+    assert_int_equal(omp_threads, 5);
+    omp_threads = 1;
+    omp_sets = 0;
+    attn__guard_enter(&saved);
+    attn__guard_leave(saved);
+    assert_int_equal(omp_threads, 1);
+    assert_int_equal(omp_sets, 0);
+}
+
+static void test_without_threads(void **state)
+{
+    (void)state;
+    int saved;
+    parallel = 0;
+    attn__guard_enter(&saved);
+    attn__guard_thread();
+    attn__guard_leave(saved);
+    assert_int_equal(blas_sets + omp_sets, 0);
+    assert_string_equal(attn__guard_blas_config(), "a BLAS for tests");
+}
+
+typedef struct seen {
+    atomic_int blas, omp; /* tiles that saw more than one thread */
+} seen;
+
+static void look(void *job, int64_t tile, int32_t worker)
+{
+    seen *s = job;
+    (void)tile;
+    (void)worker;
+    if (blas_threads != 1) atomic_fetch_add(&s->blas, 1);
+    if (omp_threads != 1) atomic_fetch_add(&s->omp, 1);
+    usleep(2000);
+}
+
+/* Every thread that computes is held to one, and after the call the caller finds what it had. */
+static void test_context(void **state)
+{
+    (void)state;
+    for (int guarded = 0; guarded <= 1; guarded++) {
+        for (parallel = 1; parallel <= 2; parallel++) {
+            attn_context_options options;
+            attn_context *ctx;
+            seen s = {0};
+            blas_threads = 4;
+            omp_threads = 8;
+            blas_sets = omp_sets = 0;
+            attn_context_options_init(&options, sizeof options);
+            options.threads = 3;
+            options.guard_blas = guarded;
+            assert_int_equal(attn_context_create(&options, &ctx), ATTN_OK);
+            assert_int_equal(attn__enter(ctx), ATTN_OK);
+            assert_int_equal(attn__enter(ctx), ATTN_OK); /* nested: only the outer pair acts */
+            assert_int_equal(attn__leave(ctx, ATTN_OK), ATTN_OK);
+            assert_int_equal(attn__run(ctx, 12, look, &s), ATTN_OK);
+            assert_int_equal(attn__leave(ctx, ATTN_OK), ATTN_OK);
+            if (guarded)
+                assert_int_equal(parallel == 1 ? s.blas : s.omp, 0);
+            else
+                assert_int_equal(blas_sets + omp_sets, 0);
+            assert_int_equal(blas_threads, 4);
+            assert_int_equal(omp_threads, 8);
+            attn_context_free(ctx);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_pthreads, reset),
+        cmocka_unit_test_setup(test_host_changes_the_number, reset),
+        cmocka_unit_test_setup(test_pthreads_from_many_threads, reset),
+        cmocka_unit_test_setup(test_fork, reset),
+        cmocka_unit_test_setup(test_openmp, reset),
+        cmocka_unit_test_setup(test_without_threads, reset),
+        cmocka_unit_test_setup(test_context, reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

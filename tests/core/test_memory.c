@@ -1,0 +1,169 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pthread.h>
+#include <string.h>
+#include <cmocka.h>
+#include "core/memory.h"
+#include "support/allocator.h"
+
+static void expect_read(const attn__memory *memory, int64_t live, int64_t peak, int64_t allocations)
+{
+    int64_t got[3];
+    attn__memory_read(memory, &got[0], &got[1], &got[2]);
+    assert_int_equal(got[0], live);
+    assert_int_equal(got[1], peak);
+    assert_int_equal(got[2], allocations);
+}
+
+static void test_sizes_and_alignment(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {0, 1, 63, 64, 65, 4096, 1000003};
+    attn__memory *memory = attn__memory_create(NULL, -1);
+    assert_non_null(memory);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        void *p, *zero;
+        assert_int_equal(attn__allocate(memory, sizes[i], &p), ATTN_OK);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 0xAB, (size_t)sizes[i]);
+        attn__deallocate(memory, p, sizes[i]);
+        assert_int_equal(attn__allocate_zero(memory, sizes[i], &zero), ATTN_OK);
+        for (int64_t b = 0; b < sizes[i]; b++) assert_int_equal(((unsigned char *)zero)[b], 0);
+        attn__deallocate(memory, zero, sizes[i]);
+    }
+    int64_t live, peak, allocations;
+    attn__memory_read(memory, &live, &peak, &allocations);
+    assert_int_equal(live, 0);
+    attn__memory_release(memory);
+}
+
+static void test_accounting(void **state)
+{
+    (void)state;
+    void *a, *b;
+    attn__memory *memory = attn__memory_create(NULL, -1);
+    expect_read(memory, 0, 0, 0);
+    assert_int_equal(attn__allocate(memory, 1000, &a), ATTN_OK);
+    assert_int_equal(attn__allocate(memory, 500, &b), ATTN_OK);
+    expect_read(memory, 1500, 1500, 2);
+    attn__deallocate(memory, a, 1000);
+    expect_read(memory, 500, 1500, 2);
+    attn__memory_reset_peak(memory);
+    expect_read(memory, 500, 500, 2);
+    attn__deallocate(memory, NULL, 77);
+    attn__deallocate(memory, b, 500);
+    expect_read(memory, 0, 500, 2);
+    assert_int_equal(attn__memory_cap(memory), -1);
+    attn__memory_release(memory);
+    attn__memory_release(NULL);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    void *p = &p, *q;
+    attn__memory *memory = attn__memory_create(NULL, 1000);
+    static const struct {
+        int64_t bytes;
+        attn_status status;
+    } cases[] = {
+        {-1, ATTN_ERROR_TOO_LARGE}, {INT64_MIN, ATTN_ERROR_TOO_LARGE}, {1001, ATTN_ERROR_MEMORY_CAP}, {INT64_MAX, ATTN_ERROR_MEMORY_CAP}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        p = &p;
+        assert_int_equal(attn__allocate(memory, cases[i].bytes, &p), cases[i].status);
+        assert_null(p);
+    }
+    assert_int_equal(attn__allocate(memory, 1000, &p), ATTN_OK); /* the cap itself fits */
+    assert_int_equal(attn__allocate(memory, 1, &q), ATTN_ERROR_MEMORY_CAP);
+    assert_int_equal(attn__allocate(memory, INT64_MAX, &q), ATTN_ERROR_TOO_LARGE); /* live + size overflows */
+    attn__deallocate(memory, p, 1000);
+    expect_read(memory, 0, 1000, 1);
+    attn__memory_release(memory);
+}
+
+static void test_failing_allocator(void **state)
+{
+    (void)state;
+    test_allocator counts = {0};
+    attn_allocator hooks = test_allocator_hooks(&counts);
+    attn__memory *memory = attn__memory_create(&hooks, -1);
+    attn__memory *second = attn__memory_retain(memory);
+    void *p, *q;
+    assert_int_equal(attn__allocate(memory, 100, &p), ATTN_OK);
+    assert_int_equal(counts.live_pointers, 2);
+    counts.fail_at = counts.calls + 1;
+    assert_int_equal(attn__allocate(memory, 100, &q), ATTN_ERROR_OUT_OF_MEMORY);
+    assert_null(q);
+    assert_int_equal(attn__allocate_zero(memory, 100, &q), ATTN_ERROR_OUT_OF_MEMORY);
+    expect_read(memory, 100, 100, 1); /* a refused request leaves no trace */
+    attn__memory_release(memory);
+    attn__deallocate(second, p, 100); /* the second owner still works */
+    attn__memory_release(second);
+    assert_int_equal(counts.live_pointers, 0);
+    assert_int_equal(counts.live_bytes, 0);
+    assert_int_equal(counts.wrong, 0);
+    assert_null(attn__memory_create(&hooks, -1));
+}
+
+static void test_misaligned_allocator(void **state)
+{
+    (void)state;
+    test_allocator counts = {.misalign = 1};
+    attn_allocator hooks = test_allocator_hooks(&counts);
+    assert_null(attn__memory_create(&hooks, -1));
+    assert_int_equal(counts.calls, 1);
+    assert_int_equal(counts.live_pointers, 0);
+    assert_int_equal(counts.wrong, 0);
+}
+
+#define ROUNDS 20000
+static void *hammer(void *argument)
+{
+    attn__memory *memory = argument;
+    intptr_t granted = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        void *p;
+        if (attn__allocate(memory, 400, &p) != ATTN_OK) continue;
+        int64_t live, peak, allocations;
+        attn__memory_read(memory, &live, &peak, &allocations);
+        if (live > 1000 || peak > 1000) return (void *)(intptr_t)-1;
+        attn__deallocate(memory, p, 400);
+        granted++;
+    }
+    return (void *)granted;
+}
+
+/* Four threads want 400 bytes each of 1000: never more than two at once, and the books balance. */
+static void test_cap_with_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    int64_t live, peak, allocations;
+    intptr_t granted = 0;
+    attn__memory *memory = attn__memory_create(NULL, 1000);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, hammer, memory), 0);
+    for (int i = 0; i < 4; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        assert_true((intptr_t)result >= 0);
+        granted += (intptr_t)result;
+    }
+    attn__memory_read(memory, &live, &peak, &allocations);
+    assert_int_equal(live, 0);
+    assert_int_equal(allocations, granted);
+    assert_true(peak == 400 || peak == 800);
+    attn__memory_release(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_and_alignment), cmocka_unit_test(test_accounting),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failing_allocator),   cmocka_unit_test(test_misaligned_allocator), cmocka_unit_test(test_cap_with_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
