@@ -1,0 +1,237 @@
+/* Blocks of attention: which keys a tile of queries meets, their scores, and who sees what. */
+#include "attention_tile.h"
+#include "turn.h"
+
+/* Block sizes. Measured with OpenBLAS on AVX-512: products of up to 10^6 multiply-adds run without packing at 110 GFLOP/s where nothing
+   is transposed on the right (62 otherwise), larger ones at 95. So short and middling segments take tiles of 64 queries and as many
+   keys as keep a product under that, and turn the keys on their side first; long ones take large blocks, which any library likes. */
+enum { BLOCK_SHORT = 64, BLOCK_LONG = 256, BLOCK_KEYS = 256, KEYS_STEP = 64, SHORT_SEGMENT = 768, SMALL_PRODUCT = 1000000, TURN_ROWS = 24 };
+enum { FEW_ROWS = 16, FEW_SCORES = 16384 };
+
+static int64_t longest(attn__segments segments)
+{
+    int64_t most = 0;
+    for (int64_t s = 0; s < segments.count; s++) {
+        if (segments.at[s].length > most) most = segments.at[s].length;
+    }
+    return most;
+}
+
+static int64_t whole_lanes(int64_t n)
+{
+    return tiles_of(n, LANES) * LANES;
+}
+
+static int64_t widest(const attn__attention_arguments *a)
+{
+    int64_t size = a->query.width > a->value.width ? a->query.width : a->value.width;
+    return size > 0 ? size : 1;
+}
+
+static int64_t stride_of(int64_t keys)
+{
+    return whole_lanes(keys) + (keys >= 128 ? LANES : 0); /* rows a power of two apart share few cache sets */
+}
+
+void BLAS(attention_prepare)(const attn__attention_arguments *a, attention_job *job)
+{
+    int64_t queries = longest(a->query_segments), keys = longest(a->key_segments), size = widest(a);
+    job->a = a;
+    job->drop = BLAS(dropper_of)(&a->dropout);
+    job->group = a->key.heads > 0 ? a->query.heads / a->key.heads : 1;
+    job->rows = least(queries <= SHORT_SEGMENT ? BLOCK_SHORT : BLOCK_LONG, queries > 0 ? queries : 1);
+    job->keys = BLOCK_KEYS;
+    if (queries <= SHORT_SEGMENT) job->keys = least(BLOCK_KEYS, SMALL_PRODUCT / (BLOCK_SHORT * size) / KEYS_STEP * KEYS_STEP);
+    if (job->keys < KEYS_STEP) job->keys = KEYS_STEP;
+    if (job->rows <= FEW_ROWS) job->keys = FEW_SCORES / job->rows;
+    job->keys = least(whole_lanes(job->keys), keys > 0 ? keys : 1);
+    job->stride = stride_of(job->keys);
+    job->scale = (float)a->scale;
+    job->cap = (float)a->soft_cap;
+}
+
+attn_status BLAS(attention_map)(attn_context *ctx, attention_job *job, int64_t key_block)
+{
+    const attn__attention_arguments *a = job->a;
+    return attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, job->rows, key_block, &job->map);
+}
+
+/* floats of factors: a row of keys, what aligning to 4 adds, and the 64 that are drawn at once */
+static int64_t factors_room(const attention_job *job)
+{
+    return job->stride + 2 * 64;
+}
+
+/* bytes of an attention_space */
+static int64_t space_bytes(const attention_job *job, int64_t size)
+{
+    int64_t floats = (2 * job->rows + size) * job->stride + factors_room(job) + job->stride + 2 * whole_lanes(job->rows);
+    return floats * (int64_t)sizeof(float) + job->stride;
+}
+
+attn_status BLAS(attention_reserve)(attn_context *ctx, const attention_job *job)
+{
+    return attn__worker_scratch_reserve(ctx, space_bytes(job, widest(job->a)));
+}
+
+int64_t BLAS(attention_room)(int64_t longest, int64_t size)
+{
+    int64_t most = 0;
+    for (int64_t rows = 1; rows <= least(BLOCK_LONG, longest); rows++) {
+        int64_t keys = least(whole_lanes(rows <= FEW_ROWS ? FEW_SCORES / rows : BLOCK_KEYS), longest);
+        const attention_job job = {.rows = rows, .keys = keys, .stride = stride_of(keys)};
+        int64_t bytes = space_bytes(&job, size);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+attention_space BLAS(attention_space)(attn_context *ctx, const attention_job *job, int32_t worker)
+{
+    attention_space space;
+    space.scores = attn__worker_scratch(ctx, worker);
+    space.gradients = space.scores + job->rows * job->stride;
+    space.turned = space.gradients + job->rows * job->stride;
+    space.factors = space.turned + widest(job->a) * job->stride;
+    space.slopes = space.factors + factors_room(job);
+    space.maximum = space.slopes + job->stride;
+    space.sum = space.maximum + whole_lanes(job->rows);
+    space.allowed = (uint8_t *)(space.sum + whole_lanes(job->rows));
+    return space;
+}
+
+void BLAS(attention_place)(const attention_job *job, int64_t index, int64_t *tile, int64_t *head)
+{
+    int64_t some = index / job->a->query.heads; /* a tile of the right segment */
+    const attn__tile *t = &job->map.tiles[some];
+    int64_t first = some - t->first / job->rows, tiles = tiles_of(job->map.query.at[t->segment].length, job->rows);
+    int64_t rest = index - first * job->a->query.heads;
+    *tile = first + rest % tiles;
+    *head = rest / tiles;
+}
+
+attention_block BLAS(attention_tile)(const attention_job *job, int64_t tile, int64_t head, const attention_space *space,
+                                     attention_walk *walk)
+{
+    const attn__tile *t = &job->map.tiles[tile];
+    attention_block b = {.pair = {t->segment, &job->map.query.at[t->segment], &job->map.key.at[t->segment]}, .head = head};
+    b.key_head = head / job->group;
+    b.query = t->first;
+    b.rows = t->count;
+    b.scores = space->scores;
+    b.turned = space->turned;
+    b.allowed = space->allowed;
+    *walk = (attention_walk){t->runs_first, t->runs_first + t->runs_count, 0};
+    return b;
+}
+
+int BLAS(attention_next)(const attention_job *job, attention_walk *walk, attention_block *b)
+{
+    const attn__key_run *runs = job->map.runs;
+    if (walk->run == walk->end) return 0;
+    b->runs = runs + walk->run;
+    b->key = b->runs->key + walk->offset;
+    b->keys = 0;
+    b->runs_count = 0;
+    b->partial = 0;
+    while (walk->run < walk->end && b->keys < job->keys && runs[walk->run].key + walk->offset == b->key + b->keys) {
+        const attn__key_run *run = &runs[walk->run];
+        int64_t n = least(run->count - walk->offset, job->keys - b->keys);
+        b->keys += n;
+        b->runs_count++;
+        b->partial |= run->partial != 0;
+        walk->offset += n;
+        if (walk->offset < run->count) break;
+        walk->run++;
+        walk->offset = 0;
+    }
+    return 1;
+}
+
+void BLAS(attention_outer)(attention_job *job, const attention_block *b, int64_t size, float factor, const float *x, int64_t x_stride,
+                           const float *y, int64_t y_stride, float *out)
+{
+    int turn = b->rows >= TURN_ROWS && b->rows * b->keys * size <= SMALL_PRODUCT;
+    if (turn) {
+        BLAS(turn)(y, b->keys, size, y_stride, b->turned, job->stride);
+        y = b->turned;
+        y_stride = job->stride;
+    }
+    if (attn__sgemm(0, !turn, b->rows, b->keys, size, factor, x, x_stride, y, y_stride, 0, out, job->stride))
+        atomic_store(&job->refused, 1);
+}
+
+void BLAS(attention_scores)(attention_job *job, const attention_block *b)
+{
+    const attn__attention_arguments *a = job->a;
+    BLAS(attention_outer)
+    (job, b, a->query.width, job->scale, query_of(job, b), a->query.row_stride, key_of(job, b), a->key.row_stride, b->scores);
+    if (!(job->cap > 0)) return;
+    float cap = job->cap, inverse = 1 / cap;
+    for (int64_t i = 0; i < b->rows; i++) {
+        float *s = b->scores + i * job->stride;
+#pragma omp simd
+        for (int64_t j = 0; j < b->keys; j++) s[j] = cap * attn__tanh(s[j] * inverse);
+    }
+}
+
+static void block_out(float *s, int64_t first, int64_t end)
+{
+    for (int64_t j = first; j < end; j++) s[j] = -INFINITY;
+}
+
+/* what is not in first .. end of the LANES scores at place `at` of the row */
+static void trim_lanes(float *s, int64_t at, int64_t first, int64_t end)
+{
+    int32_t from = (int32_t)(first > at ? first - at : 0), to = (int32_t)least(end - at, LANES);
+#pragma omp simd
+    for (int32_t l = 0; l < LANES; l++) s[at + l] = l >= from && l < to ? s[at + l] : -INFINITY;
+}
+
+/* keys of one run that row i sees, relative to the block; 0: none */
+static int visible_in_run(const attention_job *job, const attention_block *b, const attn__key_run *run, int64_t i, int64_t *low,
+                          int64_t *high)
+{
+    int64_t first = run->key > b->key ? run->key : b->key, end = least(run->key + run->count, b->key + b->keys);
+    int64_t from = first - b->key, to = end - b->key;
+    if (run->partial) {
+        float *s = b->scores + i * job->stride + from;
+        int listed = attn__mask_row(job->a->mask, &b->pair, b->head, b->query + i, first, end - first, low, high, b->allowed);
+        for (int64_t j = *low; listed && j < *high; j++) s[j] = b->allowed[j] ? s[j] : -INFINITY;
+        to = from + *high;
+        from += *low;
+    }
+    *low = from;
+    *high = to;
+    return from < to;
+}
+
+int BLAS(attention_visible)(const attention_job *job, const attention_block *b, int64_t i, int64_t *low, int64_t *high)
+{
+    float *s = b->scores + i * job->stride;
+    int64_t first = 0, end = b->partial ? 0 : b->keys;
+    for (int64_t r = 0; b->partial && r < b->runs_count; r++) {
+        int64_t from, to;
+        if (!visible_in_run(job, b, &b->runs[r], i, &from, &to)) continue;
+        if (end == 0)
+            first = from;
+        else
+            block_out(s, end, from);
+        end = to;
+    }
+    if (end == 0) return 0;
+    *low = first / LANES * LANES;
+    *high = whole_lanes(end);
+    if (first > *low) trim_lanes(s, *low, first, end);
+    if (end < *high) trim_lanes(s, *high - LANES, first, end);
+    return 1;
+}
+
+const float *BLAS(attention_factors)(const attention_job *job, const attention_block *b, int64_t i, int64_t low, int64_t high, float *room)
+{
+    int64_t column = b->pair.key->first_position + b->key + low, shift = column & 3;
+    BLAS(dropper_weights)
+    (&job->drop, b->pair.query->sequence_id, b->pair.query->first_position + b->query + i, (uint32_t)(1 + b->head), column - shift,
+     high - low + shift, room);
+    return room + shift;
+}

@@ -1,0 +1,288 @@
+#include "../kernels.h"
+
+/* The table of a dry context: every entry adds the multiply-adds of its products and the bytes it reads and writes to
+   ctx->counts, and touches no data. So the cost of a model comes from the same forward and backward code that runs it. */
+
+enum { COUNT_BLOCK = 64 }; /* attention is counted in blocks of 64 queries by 64 keys, as listed by the mask's map */
+
+/* adds a * b * c; too large stays at the largest number */
+static void grow(int64_t *total, int64_t a, int64_t b, int64_t c)
+{
+    int64_t part = 0;
+    if (attn__multiply(a, b, &part) || attn__multiply(part, c, &part) || attn__sum(*total, part, total)) *total = INT64_MAX;
+}
+
+static void products(attn_context *ctx, int64_t a, int64_t b, int64_t c)
+{
+    grow(&ctx->counts.multiply_adds, a, b, c);
+}
+
+/* v is passed over `times` times; NULL: an argument that was not given */
+static void moved(attn_context *ctx, const view *v, int64_t times)
+{
+    if (v != NULL) grow(&ctx->counts.bytes, attn__view_bytes(v), times, 1);
+}
+
+/* written, and read first when it is added to */
+static void stored(attn_context *ctx, const view *v, int add)
+{
+    moved(ctx, v, add ? 2 : 1);
+}
+
+static attn_status count_linear(attn_context *ctx, const view *x, const view *w, const view *b, const attn__activation *act,
+                                const attn__dropout *drop, view *y, view *u)
+{
+    (void)act, (void)drop;
+    products(ctx, x->rows, w->rows, w->width);
+    moved(ctx, x, 1), moved(ctx, w, 1), moved(ctx, b, 1), moved(ctx, y, 1), moved(ctx, u, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_linear_d_input(attn_context *ctx, const view *dy, const view *w, int add, view *dx)
+{
+    products(ctx, dy->rows, w->rows, w->width);
+    moved(ctx, dy, 1), moved(ctx, w, 1), stored(ctx, dx, add);
+    return ATTN_OK;
+}
+
+static attn_status count_linear_d_weight(attn_context *ctx, const view *dy, const view *x, view *dw, view *db)
+{
+    if (dw != NULL) products(ctx, dy->rows, dy->width, x->width);
+    moved(ctx, dy, 1), moved(ctx, dw != NULL ? x : NULL, 1), stored(ctx, dw, 1), stored(ctx, db, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_activation(attn_context *ctx, const attn__activation *act, const view *u, const attn__dropout *drop, view *y)
+{
+    (void)act, (void)drop;
+    moved(ctx, u, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_activation_back(attn_context *ctx, const attn__activation *act, const view *u, const attn__dropout *drop,
+                                         const view *dy, int add, view *du, view *dbeta)
+{
+    (void)act, (void)drop;
+    moved(ctx, u, 1), moved(ctx, dy, 1), stored(ctx, du, add), stored(ctx, dbeta, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_gate_back(attn_context *ctx, const attn__activation *act, const view *u, const attn__dropout *drop, const view *dy,
+                                   view *du, view *dbeta)
+{
+    return count_activation_back(ctx, act, u, drop, dy, 0, du, dbeta);
+}
+
+static attn_status count_residual_norm(attn_context *ctx, const view *x, const view *s, const attn__dropout *drop, int32_t norm,
+                                       double epsilon, const view *gain, const view *shift, view *r, view *y, void *statistics)
+{
+    (void)drop, (void)norm, (void)epsilon, (void)statistics;
+    moved(ctx, x, 1), moved(ctx, s, 1), moved(ctx, gain, 1), moved(ctx, shift, 1), moved(ctx, s != NULL ? r : NULL, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_residual_norm_back(attn_context *ctx, const view *dy, const view *dr_in, const view *r, const void *statistics,
+                                            const attn__dropout *drop, int32_t norm, const view *gain, view *dr, view *ds, view *dgain,
+                                            view *dshift)
+{
+    (void)statistics, (void)drop, (void)norm;
+    moved(ctx, dy, 1), moved(ctx, dr_in, 1), moved(ctx, r, 1), moved(ctx, gain, 1), moved(ctx, dr, 1), moved(ctx, ds, 1);
+    stored(ctx, dgain, 1), stored(ctx, dshift, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_residual(attn_context *ctx, const view *x, const view *s, const attn__dropout *drop, view *r)
+{
+    (void)drop;
+    moved(ctx, x, 1), moved(ctx, s, 1), moved(ctx, r, 1);
+    return ATTN_OK;
+}
+
+/* pairs of queries and keys in listed blocks, times `width` multiply-adds, for every head */
+static attn_status count_pairs(attn_context *ctx, const attn__attention_arguments *a, int64_t width)
+{
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn__block_map map;
+    attn_status status =
+        attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, COUNT_BLOCK, COUNT_BLOCK, &map);
+    if (status == ATTN_OK) products(ctx, map.listed, width, a->query.heads);
+    attn__arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+/* scores and output: size + value size for each pair */
+static attn_status count_attention(attn_context *ctx, const attn__attention_arguments *a)
+{
+    moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1);
+    return count_pairs(ctx, a, a->query.width + a->value.width);
+}
+
+/* scores again, d query, d key (size each), d weights, d value (value size each) */
+static attn_status count_attention_back(attn_context *ctx, const attn__attention_arguments *a)
+{
+    moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1), moved(ctx, &a->d_output, 1);
+    stored(ctx, &a->d_query, a->add_query), stored(ctx, &a->d_key, a->add_key), stored(ctx, &a->d_value, a->add_value);
+    return count_pairs(ctx, a, 3 * a->query.width + 2 * a->value.width);
+}
+
+static attn_status count_attention_weights(attn_context *ctx, const attn__attention_arguments *a, int64_t pair, view *weights)
+{
+    int64_t scores = 0;
+    grow(&scores, a->query_segments.at[pair].length, a->key_segments.at[pair].length, a->query.width);
+    products(ctx, scores, a->query.heads, 1);
+    moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, weights, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_softmax(attn_context *ctx, const view *x, int log, view *y)
+{
+    (void)log;
+    moved(ctx, x, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_softmax_back(attn_context *ctx, const view *y, int log, const view *dy, int add, view *dx)
+{
+    (void)log;
+    moved(ctx, y, 1), moved(ctx, dy, 1), stored(ctx, dx, add);
+    return ATTN_OK;
+}
+
+static attn_status count_embed(attn_context *ctx, const view *tokens, const view *table, const view *x, double scale, int32_t kind,
+                               const view *positions, attn__places places, const attn__dropout *drop, view *y)
+{
+    (void)table, (void)scale, (void)places, (void)drop;
+    moved(ctx, tokens, 1), moved(ctx, tokens != NULL ? y : x, 1); /* of the table, as much as is written */
+    moved(ctx, kind == ATTN_POSITIONS_LEARNED && positions != NULL ? y : NULL, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_embed_back(attn_context *ctx, const view *tokens, double scale, attn__places places, const attn__dropout *drop,
+                                    const view *dy, view *dtable, view *dpositions, int add, view *dx)
+{
+    (void)scale, (void)places, (void)drop;
+    moved(ctx, tokens, 1), moved(ctx, dy, 1), stored(ctx, dx, add);
+    moved(ctx, dtable != NULL ? dy : NULL, 2), moved(ctx, dpositions != NULL ? dy : NULL, 2);
+    return ATTN_OK;
+}
+
+static attn_status count_loss(attn_context *ctx, view *logits, const view *labels, double smoothing, int32_t form, int64_t ignored,
+                              int gradient, attn__loss_sums *sums)
+{
+    (void)smoothing, (void)form, (void)ignored;
+    moved(ctx, logits, gradient ? 2 : 1), moved(ctx, labels, 1);
+    *sums = (attn__loss_sums){.count = logits->rows};
+    return ATTN_OK;
+}
+
+static attn_status count_dropout(attn_context *ctx, const view *x, const attn__dropout *drop, int add, view *y)
+{
+    (void)drop;
+    moved(ctx, x, 1), stored(ctx, y, add);
+    return ATTN_OK;
+}
+
+static attn_status count_add(attn_context *ctx, const view *a, const view *b, view *y)
+{
+    moved(ctx, a, 1), moved(ctx, b, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_multiply(attn_context *ctx, const view *a, const view *b, int add, view *y)
+{
+    moved(ctx, a, 1), moved(ctx, b, 1), stored(ctx, y, add);
+    return ATTN_OK;
+}
+
+static attn_status count_copy(attn_context *ctx, const view *x, int add, view *y)
+{
+    moved(ctx, x, 1), stored(ctx, y, add);
+    return ATTN_OK;
+}
+
+static attn_status count_scale(attn_context *ctx, const view *factor, view *y)
+{
+    moved(ctx, factor, 1), stored(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_fill(attn_context *ctx, view *y, int32_t start, double amount, uint64_t key)
+{
+    (void)start, (void)amount, (void)key;
+    moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_dot(attn_context *ctx, const view *a, const view *b, double *out)
+{
+    moved(ctx, a, 1), moved(ctx, b, 1);
+    *out = 0;
+    return ATTN_OK;
+}
+
+/* flat runs have no dtype of their own: counted as float32 */
+static attn_status count_sum_squares(attn_context *ctx, const void *flat, int64_t n, double *out)
+{
+    (void)flat;
+    grow(&ctx->counts.bytes, n, (int64_t)sizeof(float), 1);
+    *out = 0;
+    return ATTN_OK;
+}
+
+/* parameter, gradient and two moments, each read and written */
+static attn_status count_adam(attn_context *ctx, void *p, void *g, void *m, void *v, int64_t n, double multiplier, double l2, double rate,
+                              double beta1, double beta2, double epsilon, double decay, int64_t step)
+{
+    (void)p, (void)g, (void)m, (void)v, (void)multiplier, (void)l2, (void)rate, (void)beta1, (void)beta2;
+    (void)epsilon, (void)decay, (void)step;
+    grow(&ctx->counts.bytes, n, (int64_t)sizeof(float), 8);
+    return ATTN_OK;
+}
+
+static attn_status count_next_token(attn_context *ctx, const view *logits, double temperature, int64_t k, double p, const double *uniform,
+                                    int32_t *tokens)
+{
+    (void)temperature, (void)k, (void)p, (void)uniform, (void)tokens;
+    moved(ctx, logits, 1);
+    return ATTN_OK;
+}
+
+static int64_t count_attention_room(int64_t longest, int64_t size)
+{
+    (void)longest, (void)size;
+    return 0;
+}
+
+const attn__kernels attn__kernels_count = {
+    .name = "count",
+    .counts = 1, /* dtype 0: serves any */
+    .linear = count_linear,
+    .linear_gated = count_linear,
+    .linear_d_input = count_linear_d_input,
+    .linear_d_weight = count_linear_d_weight,
+    .activation = count_activation,
+    .activation_back = count_activation_back,
+    .gate_back = count_gate_back,
+    .residual_norm = count_residual_norm,
+    .residual_norm_back = count_residual_norm_back,
+    .residual = count_residual,
+    .attention = count_attention,
+    .attention_back = count_attention_back,
+    .attention_weights = count_attention_weights,
+    .softmax = count_softmax,
+    .softmax_back = count_softmax_back,
+    .embed = count_embed,
+    .embed_back = count_embed_back,
+    .loss = count_loss,
+    .dropout = count_dropout,
+    .add = count_add,
+    .multiply = count_multiply,
+    .copy = count_copy,
+    .scale = count_scale,
+    .fill = count_fill,
+    .dot = count_dot,
+    .sum_squares = count_sum_squares,
+    .adam = count_adam,
+    .next_token = count_next_token,
+    .attention_room = count_attention_room,
+};

@@ -1,0 +1,343 @@
+/* attention, its backward and its weights: BLAS against the two references */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+/* after the headers it needs */
+#include <cmocka.h>
+#include "support/compare.h"
+#include "support/crosscheck.h"
+
+enum { MASK_NONE, MASK_CAUSAL_LAST, MASK_CAUSAL_FIRST, MASK_CAUSAL_POSITION, MASK_WINDOW, MASK_BOOLEAN, MASK_BOOLEAN_HEADS, MASK_UNION };
+
+typedef struct attention_shape {
+    int64_t heads, key_heads, size, value_size;
+    int32_t mask, add;
+    double soft_cap, rate;
+    int64_t gap, head_gap, pairs;
+    int64_t queries[4], keys[4]; /* lengths; keys -1: the segment of the pair before, once more */
+} attention_shape;
+
+static const attention_shape shapes[] = {
+    /* plain, and the limits of sizes */
+    {2, 2, 5, 5, MASK_NONE, 0, 0, 0, 0, 0, 1, {7}, {9}},
+    {1, 1, 1, 1, MASK_NONE, 1, 0, 0, 0, 0, 1, {1}, {1}},
+    {3, 1, 3, 1, MASK_CAUSAL_LAST, 0, 0, 0, 1, 0, 2, {65, 1}, {65, 64}},
+    {4, 2, 1, 3, MASK_CAUSAL_LAST, 1, 0, 0, 0, 0, 2, {64, 67}, {3, 131}},
+    {4, 2, 64, 64, MASK_NONE, 0, 0, 0, 0, 0, 2, {130, 70}, {65, 157}},
+    {2, 2, 64, 32, MASK_CAUSAL_LAST, 0, 0, 0, 64, 0, 1, {193}, {193}},
+    {2, 1, 80, 80, MASK_CAUSAL_FIRST, 1, 0, 0, 3, 2, 1, {97}, {150}},
+    /* one query against a cache, and more queries than keys */
+    {4, 2, 16, 16, MASK_CAUSAL_LAST, 0, 0, 0, 0, 0, 4, {1, 1, 1, 1}, {300, 1, 65, 0}},
+    {2, 2, 8, 8, MASK_CAUSAL_LAST, 0, 0, 0, 0, 0, 2, {9, 140}, {4, 70}},
+    /* empty sequences and empty sides */
+    {2, 2, 8, 8, MASK_NONE, 0, 0, 0, 0, 0, 4, {0, 5, 0, 3}, {3, 0, 0, 4}},
+    {2, 2, 8, 8, MASK_NONE, 1, 0, 0, 0, 0, 0, {0}, {0}},
+    /* beams that share a memory */
+    {4, 2, 8, 6, MASK_NONE, 0, 0, 0, 0, 0, 4, {5, 70, 3, 2}, {90, -1, 7, -1}},
+    {2, 2, 8, 8, MASK_CAUSAL_LAST, 1, 0, 0, 0, 0, 4, {2, 3, 0, 66}, {70, -1, -1, -1}},
+    /* masks */
+    {2, 2, 16, 16, MASK_CAUSAL_POSITION, 0, 0, 0, 0, 0, 2, {70, 20}, {90, 65}},
+    {2, 1, 16, 16, MASK_WINDOW, 1, 0, 0, 0, 0, 2, {200, 30}, {200, 41}},
+    {3, 3, 7, 9, MASK_BOOLEAN, 0, 0, 0, 0, 0, 1, {67}, {130}},
+    {4, 2, 7, 9, MASK_BOOLEAN_HEADS, 1, 0, 0, 2, 0, 1, {70}, {66}},
+    {2, 2, 5, 5, MASK_UNION, 0, 0, 0, 0, 0, 1, {80}, {80}},
+    /* dropout on the weights and soft caps */
+    {2, 2, 8, 8, MASK_NONE, 0, 0, 0.3, 0, 0, 2, {65, 3}, {67, 130}},
+    {4, 1, 8, 8, MASK_CAUSAL_LAST, 1, 0, 0.9, 0, 0, 3, {33, 90, 5}, {33, 100, -1}},
+    {2, 2, 8, 8, MASK_NONE, 0, 0, 1, 0, 0, 1, {5}, {6}},
+    {2, 2, 8, 8, MASK_CAUSAL_LAST, 0, 1.5, 0, 0, 0, 1, {70}, {80}},
+    {4, 2, 12, 8, MASK_BOOLEAN_HEADS, 1, 2.5, 0.5, 0, 3, 1, {70}, {66}},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+typedef struct attention_data {
+    attn__segments query_segments, key_segments;
+    attn_segment queries[4], keys[4];
+    attn_mask *mask[RUNS];
+    trio query, key, value, output, log_sum_exp, d_output, d_query, d_key, d_value;
+} attention_data;
+
+static int tight(const attention_shape *s)
+{
+    return s->pairs == 1 && s->mask == MASK_NONE;
+}
+
+/* queries tile their rows; key segments of shapes that are not tight have a row between them that belongs to no one and holds NaN */
+static void make_segments(const attention_shape *s, attention_data *d)
+{
+    int64_t query_row = 0, key_row = tight(s) ? 0 : 1;
+    for (int64_t i = 0; i < s->pairs; i++) {
+        int64_t position = s->mask == MASK_CAUSAL_POSITION ? 25 : 100 * i;
+        d->queries[i] = (attn_segment){query_row, s->queries[i], position, 1000 + i};
+        query_row += s->queries[i];
+        if (s->keys[i] < 0) {
+            d->keys[i] = d->keys[i - 1];
+            continue;
+        }
+        d->keys[i] = (attn_segment){key_row, s->keys[i], i % 2 == 0 ? 0 : 3, 2000 + i};
+        key_row += s->keys[i] + 1;
+    }
+    d->query_segments = (attn__segments){s->pairs, query_row, d->queries};
+    d->key_segments = (attn__segments){s->pairs, tight(s) ? key_row - 1 : key_row, d->keys};
+}
+
+static int row_is_used(const attention_data *d, int64_t row)
+{
+    for (int64_t i = 0; i < d->key_segments.count; i++) {
+        if (row >= d->keys[i].start && row < d->keys[i].start + d->keys[i].length) return 1;
+    }
+    return 0;
+}
+
+static void spoil(const view *v, int64_t row, double with)
+{
+    for (int64_t h = 0; h < v->heads; h++) {
+        for (int64_t k = 0; k < v->width; k++) element_set(v, row, h, k, with);
+    }
+}
+
+static attn_mask *make_boolean(crosscheck *c, int run, const attention_shape *s, int64_t heads)
+{
+    int64_t shape[4] = {1, heads, s->queries[0], s->keys[0]}, n = heads * s->queries[0] * s->keys[0];
+    uint8_t *allowed = take(c, n);
+    random_state random = {99};
+    for (int64_t i = 0; i < n; i++) allowed[i] = random_bits(&random) % 3 == 0;
+    for (int64_t j = 0; j < 2 * s->keys[0]; j++) allowed[j] = j >= s->keys[0]; /* row 0 of the first head sees nothing, row 1 all */
+    attn_tensor *tensor;
+    attn_mask *mask;
+    assert_int_equal(attn_tensor_wrap(c->ctx[run], ATTN_UINT8, 4, shape, NULL, allowed, &tensor), ATTN_OK);
+    assert_int_equal(attn_mask_boolean(c->ctx[run], tensor, &mask), ATTN_OK);
+    attn_tensor_free(tensor);
+    return mask;
+}
+
+static attn_mask *make_mask(crosscheck *c, int run, const attention_shape *s)
+{
+    attn_context *ctx = c->ctx[run];
+    attn_mask *mask = NULL, *window, *boolean;
+    switch (s->mask) {
+    case MASK_CAUSAL_LAST: assert_int_equal(attn_mask_causal(ctx, ATTN_ALIGN_LAST, &mask), ATTN_OK); break;
+    case MASK_CAUSAL_FIRST: assert_int_equal(attn_mask_causal(ctx, ATTN_ALIGN_FIRST, &mask), ATTN_OK); break;
+    case MASK_CAUSAL_POSITION: assert_int_equal(attn_mask_causal(ctx, ATTN_ALIGN_POSITION, &mask), ATTN_OK); break;
+    case MASK_WINDOW: assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_LAST, 17, 3, 1, &mask), ATTN_OK); break;
+    case MASK_BOOLEAN: mask = make_boolean(c, run, s, 1); break;
+    case MASK_BOOLEAN_HEADS: mask = make_boolean(c, run, s, s->heads); break;
+    case MASK_UNION:
+        assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_FIRST, 5, 0, 1, &window), ATTN_OK);
+        boolean = make_boolean(c, run, s, 1);
+        assert_int_equal(attn_mask_union(ctx, window, boolean, &mask), ATTN_OK);
+        attn_mask_free(window);
+        attn_mask_free(boolean);
+        break;
+    default: break;
+    }
+    return mask;
+}
+
+static void make_data(crosscheck *c, const attention_shape *s, attention_data *d)
+{
+    make_segments(s, d);
+    int64_t queries = d->query_segments.rows, keys = tight(s) ? d->key_segments.rows : d->key_segments.rows + 1;
+    c->gap = s->gap, c->head_gap = s->head_gap;
+    d->query = input_heads(c, queries, s->heads, s->size, -1, 1);
+    d->key = input_heads(c, keys, s->key_heads, s->size, -1, 1);
+    d->value = input_heads(c, keys, s->key_heads, s->value_size, -1, 1);
+    d->d_output = input_heads(c, queries, s->heads, s->value_size, -1, 1);
+    d->output = result_heads(c, queries, s->heads, s->value_size, 0);
+    d->d_query = result_heads(c, queries, s->heads, s->size, s->add);
+    d->d_key = result_heads(c, keys, s->key_heads, s->size, s->add);
+    d->d_value = result_heads(c, keys, s->key_heads, s->value_size, s->add);
+    c->gap = c->head_gap = 0;
+    d->log_sum_exp = result_rows(c, s->heads, queries, 0);
+    for (int run = 0; run < RUNS; run++) {
+        d->mask[run] = make_mask(c, run, s);
+        for (int64_t r = 0; r < keys; r++) {
+            if (row_is_used(d, r)) continue;
+            spoil(&d->key.at[run], r, NAN);
+            spoil(&d->value.at[run], r, NAN);
+        }
+    }
+}
+
+static attn__attention_arguments arguments_of(const attention_shape *s, attention_data *d, int run)
+{
+    attn__attention_arguments a = {
+        .query = d->query.at[run],
+        .key = d->key.at[run],
+        .value = d->value.at[run],
+        .output = d->output.at[run],
+        .log_sum_exp = d->log_sum_exp.at[run].data,
+        .d_query = d->d_query.at[run],
+        .d_key = d->d_key.at[run],
+        .d_value = d->d_value.at[run],
+        .d_output = d->d_output.at[run],
+        .add_query = s->add,
+        .add_key = s->add,
+        .add_value = s->add,
+        .query_segments = d->query_segments,
+        .key_segments = d->key_segments,
+        .mask = d->mask[run],
+        .scale = 2 / sqrt((double)s->size),
+        .soft_cap = s->soft_cap,
+        .dropout = {s->rate, 8, 44, 7, {NULL, NULL}},
+    };
+    return a;
+}
+
+static void free_masks(attention_data *d)
+{
+    for (int run = 0; run < RUNS; run++) attn_mask_free(d->mask[run]);
+}
+
+static int64_t longest_of(const int64_t *lengths, int64_t count)
+{
+    int64_t longest = 1;
+    for (int64_t i = 0; i < count; i++) longest = lengths[i] > longest ? lengths[i] : longest;
+    return longest;
+}
+
+static void attention_case(crosscheck *c, const void *what)
+{
+    const attention_shape *s = what;
+    attention_data d;
+    make_data(c, s, &d);
+    for (int run = 0; run < RUNS; run++) {
+        attn__attention_arguments a = arguments_of(s, &d, run);
+        assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
+        assert_int_equal(c->table[run]->attention_back(c->ctx[run], &a), ATTN_OK);
+        a.log_sum_exp = NULL; /* not kept */
+        if (run == RUN_BLAS) assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
+    }
+    free_masks(&d);
+    double terms = (double)s->size + (double)longest_of(s->keys, s->pairs), queries = (double)longest_of(s->queries, s->pairs);
+    expect_close(c, "attention", terms, &d.output);
+    expect_close(c, "log_sum_exp", terms, &d.log_sum_exp);
+    expect_close(c, "attention_back", terms, &d.d_query);
+    expect_close(c, "attention_back", queries + terms, &d.d_key);
+    expect_close(c, "attention_back", queries + terms, &d.d_value);
+}
+
+static void weights_case(crosscheck *c, const void *what)
+{
+    const attention_shape *s = what;
+    attention_data d;
+    make_data(c, s, &d);
+    for (int64_t pair = 0; pair < s->pairs; pair++) {
+        int64_t m = d.queries[pair].length, n = d.keys[pair].length;
+        trio weights = result_rows(c, s->heads * m, n, 0);
+        for (int run = 0; run < RUNS; run++) {
+            attn__attention_arguments a = arguments_of(s, &d, run);
+            view w = weights.at[run]; /* [heads, m, n]: rows are queries */
+            w.rows = m, w.heads = s->heads, w.head_stride = m * n;
+            assert_int_equal(c->table[run]->attention_weights(c->ctx[run], &a, pair, &w), ATTN_OK);
+        }
+        expect_close(c, "attention_weights", (double)s->size, &weights);
+    }
+    free_masks(&d);
+}
+
+static void run_shapes(crosscheck_case *run, int nudges)
+{
+    crosscheck c;
+    crosscheck_open(&c);
+    for (int i = 0; i < SHAPES; i++) {
+        crosscheck_run(&c, run, &shapes[i], i == 0 ? nudges : 0);
+    }
+    crosscheck_close(&c);
+}
+
+static void test_attention(void **state)
+{
+    (void)state, run_shapes(attention_case, 4);
+}
+static void test_weights(void **state)
+{
+    (void)state, run_shapes(weights_case, 2);
+}
+
+/* the three parts of the backward are written or added to each by its own flag */
+static void test_add_flags(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int flags = 0; flags < 8; flags++) {
+        attention_shape s = {4, 2, 8, 8, MASK_CAUSAL_LAST, 1, 0, 0.2, 0, 0, 2, {70, 5}, {66, -1}};
+        attention_data d;
+        make_data(&c, &s, &d);
+        for (int run = 0; run < RUNS; run++) {
+            attn__attention_arguments a = arguments_of(&s, &d, run);
+            a.add_query = flags & 1, a.add_key = flags >> 1 & 1, a.add_value = flags >> 2 & 1;
+            assert_int_equal(c.table[run]->attention(c.ctx[run], &a), ATTN_OK);
+            assert_int_equal(c.table[run]->attention_back(c.ctx[run], &a), ATTN_OK);
+        }
+        free_masks(&d);
+        expect_close(&c, "attention_back", 100, &d.d_query);
+        expect_close(&c, "attention_back", 100, &d.d_key);
+        expect_close(&c, "attention_back", 100, &d.d_value);
+        crosscheck_sweep(&c);
+    }
+    crosscheck_close(&c);
+}
+
+static int rows_finite(const view *v, int64_t first, int64_t end)
+{
+    for (int64_t r = first; r < end; r++) {
+        for (int64_t h = 0; h < v->heads; h++) {
+            for (int64_t k = 0; k < v->width; k++) {
+                if (!isfinite(element_get(v, r, h, k))) return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* A key or value that is not finite reaches the rows that see it and no others: in a key no row sees, in a partial block, in the value
+   or in the key alone */
+static void test_not_finite(void **state)
+{
+    const attention_shape table[] = {
+        {2, 1, 8, 8, MASK_CAUSAL_LAST, 0, 0, 0, 0, 0, 1, {150}, {150}},  {2, 1, 8, 8, MASK_CAUSAL_LAST, 0, 0, 0.3, 0, 0, 1, {9}, {9}},
+        {2, 2, 8, 8, MASK_CAUSAL_FIRST, 0, 0, 0, 0, 0, 1, {130}, {200}}, {2, 2, 8, 8, MASK_BOOLEAN, 0, 0, 0, 0, 0, 1, {70}, {70}},
+        {2, 2, 8, 8, MASK_WINDOW, 1, 2, 0, 0, 0, 1, {150}, {150}},       {1, 1, 8, 8, MASK_CAUSAL_LAST, 0, 0, 0, 0, 0, 1, {1}, {9}},
+    };
+    const double bad[] = {NAN, INFINITY, -INFINITY};
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (size_t i = 0; i < 6 * 3 * 2; i++) {
+        const attention_shape *s = &table[i % 6];
+        attention_data d;
+        make_data(&c, s, &d);
+        int64_t at = s->mask == MASK_CAUSAL_FIRST ? 150 : s->keys[0] * 2 / 3;
+        for (int run = 0; run < RUNS; run++) {
+            spoil(i / 18 == 0 ? &d.key.at[run] : &d.value.at[run], 1 + at, bad[i / 6 % 3]);
+            attn__attention_arguments a = arguments_of(s, &d, run);
+            assert_int_equal(c.table[run]->attention(c.ctx[run], &a), ATTN_OK);
+            if (s->mask == MASK_CAUSAL_LAST && s->queries[0] > 1) assert_true(rows_finite(&d.output.at[run], 0, at));
+            if (s->mask == MASK_CAUSAL_FIRST) assert_true(rows_finite(&d.output.at[run], 0, d.output.at[run].rows));
+            if (i / 6 % 3 == 0 || s->mask == MASK_CAUSAL_FIRST) assert_int_equal(c.table[run]->attention_back(c.ctx[run], &a), ATTN_OK);
+        }
+        free_masks(&d);
+        if (s->rate == 0 && (isnan(bad[i / 6 % 3]) || i / 18 == 1)) expect_close(&c, "attention", 200, &d.output);
+        if (s->rate == 0 && (isnan(bad[i / 6 % 3]) || s->mask == MASK_CAUSAL_FIRST)) expect_close(&c, "attention_back", 400, &d.d_query);
+        if (s->mask == MASK_CAUSAL_FIRST) {
+            expect_close(&c, "attention_back", 400, &d.d_key);
+            expect_close(&c, "attention_back", 400, &d.d_value);
+        }
+        crosscheck_sweep(&c);
+    }
+    crosscheck_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_add_flags),
+        cmocka_unit_test(test_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
