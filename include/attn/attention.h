@@ -3,13 +3,17 @@
 #include "mask.h"
 #include "operations.h"
 ATTN_BEGIN
+/* A multi-head attention layer (Definition 4.1) with a parameter set of its own. Forward only reads it: threads may share one. Since: 0.0.1 */
 typedef struct attn_attention attn_attention;
+
+/* The scores of a query and a key: DOT q.k (2.14); SCALED_DOT q.k / sqrt(size) (2.15); MULTIPLICATIVE (2.13) and ADDITIVE (2.12) have
+   their numbers and are refused for now (UNSUPPORTED). */
 enum { ATTN_SCORE_DOT = 0, ATTN_SCORE_SCALED_DOT = 1, ATTN_SCORE_MULTIPLICATIVE = 2, ATTN_SCORE_ADDITIVE = 3 };
 /* derive_scale 1 (default): 1 / sqrt(size), and scale is not looked at; 0: scale, any finite number. dropout: on the weights, in [0, 1].
    soft_cap: 0 for none, else scores s become soft_cap tanh(s / soft_cap). site names the numbers dropout draws. reserved is 0. */
 typedef struct attn_dot_product_options {
     uint64_t struct_size;
-    double scale;                           /* with derive_scale 0 */
+    double scale; /* with derive_scale 0 */
     double dropout, soft_cap;
     uint64_t site;
     int32_t derive_scale, reserved;
@@ -25,30 +29,63 @@ ATTN_API attn_status attn_dot_product_options_init(attn_dot_product_options *opt
    mask NULL: every key is seen. A query that sees no key gets zeros, and gives no gradient. Dropout acts with a tape that trains.
    Rules, other errors and threads as in operations.h. Since: 0.0.1 */
 ATTN_API attn_status attn_dot_product_attention(attn_context *ctx, attn_tape *tape, const attn_tensor *query, const attn_tensor *key,
-    const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout, const attn_mask *mask,
-    const attn_dot_product_options *options, attn_tensor *output);
-/* how weights start: XAVIER: uniform (Glorot), embeddings normal with deviation 1/sqrt(width); SCALED_NORMAL: normal with deviation
-   initialisation_scale, that of projections onto the residual stream divided by sqrt(2 layers) */
+                                                const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout,
+                                                const attn_mask *mask, const attn_dot_product_options *options, attn_tensor *output);
+/* How weights start. XAVIER: uniform with variance 2 / (in + out), embeddings normal with deviation 1 / sqrt(width). SCALED_NORMAL: normal
+   with deviation initialisation_scale; in stacks that of projections onto the residual stream is divided by sqrt(2 layers). Biases and
+   shifts start at 0, gains at 1. Each parameter has a stream of its own, drawn from the context's seed and the parameter's name. */
 enum { ATTN_INITIALISATION_XAVIER = 0, ATTN_INITIALISATION_SCALED_NORMAL = 1 };
+
+/* Definition 4.1 with every projection optional: an absent one is the identity (then its width is its heads times their size, and its bias
+   is not looked at). All absent with one head is Definition 2.1; query, key and value alone Definition 3.1. Since: 0.0.1 */
 typedef struct attn_attention_options {
     uint64_t struct_size;
-    int32_t dtype, score;
-    int64_t heads, key_heads;
-    int64_t query_width, key_width, value_width, output_width; /* of the inputs and the output */
-    int64_t head_size, value_head_size;                        /* ATTN_DERIVED: query_width / heads */
-    int32_t project_query, project_key, project_value, project_output;
-    int32_t bias_query, bias_key, bias_value, bias_output;
-    double scale, dropout, soft_cap;
-    uint64_t site;
-    int32_t initialisation, derive_scale;
-    double initialisation_scale;
+    int32_t dtype;                  /* ATTN_FLOAT32 (default), or _FLOAT64: with the reference backend */
+    int32_t score;                  /* ATTN_SCORE_SCALED_DOT (default) or _DOT */
+    int64_t heads;                  /* 1 or more; 1 */
+    int64_t key_heads;              /* a divisor of heads (grouped queries); ATTN_DERIVED (default): heads */
+    int64_t query_width;            /* columns of the queries; to be given */
+    int64_t key_width, value_width; /* ATTN_DERIVED (default): as query_width; as key_width */
+    int64_t output_width;           /* ATTN_DERIVED (default): query_width; unprojected: heads * value_head_size */
+    int64_t head_size;              /* of query and key; ATTN_DERIVED (default): query_width / heads (4.4) */
+    int64_t value_head_size;        /* ATTN_DERIVED (default): head_size; unprojected: value_width / key_heads */
+    int32_t project_query, project_key, project_value, project_output; /* 1 (default): there is one; 0: absent */
+    int32_t bias_query, bias_key, bias_value, bias_output;             /* 1 (default) or 0 */
+    double scale;                                                      /* of the scores, with derive_scale 0: any finite number */
+    double dropout;                                                    /* on the weights (6.10), in [0, 1]; 0 */
+    double soft_cap;             /* 0 (default): none; else scores s become soft_cap tanh(s / soft_cap) */
+    uint64_t site;               /* names the dropout; 0 (default): one site that all such layers share */
+    int32_t initialisation;      /* ATTN_INITIALISATION_*; XAVIER */
+    int32_t derive_scale;        /* 1 (default): 1 / sqrt(head_size), 1 with ATTN_SCORE_DOT; 0: scale */
+    double initialisation_scale; /* deviation of SCALED_NORMAL; 0.02 */
 } attn_attention_options;
+
+/* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_options_init(attn_attention_options *options, uint64_t size);
+
+/* Makes a layer with started weights. Parameters, where present and in this order: query.weight [heads head_size, query_width], key.weight
+   [key_heads head_size, key_width], value.weight [key_heads value_head_size, value_width], their biases query.bias, key.bias, value.bias,
+   output.weight [output_width, heads value_head_size], output.bias. The caller frees *out, which is NULL on failure.
+   Errors: INVALID_ARGUMENT (an option out of range), SHAPE (sizes that do not divide or fit), DTYPE, UNSUPPORTED (a score; float64 with
+   the BLAS backend), TOO_LARGE, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_create(attn_context *ctx, const attn_attention_options *options, attn_attention **out);
+
+/* Frees the layer, from any thread, before or after the context; NULL is fine. Gradients, optimizers and tapes that know its parameters keep
+   those: it may be freed before a backward. Since: 0.0.1 */
 ATTN_API void attn_attention_free(attn_attention *layer);
+
+/* The layer's parameters: borrowed, as long as the layer lives. NULL for NULL. Since: 0.0.1 */
 ATTN_API attn_parameters *attn_attention_parameters(const attn_attention *layer);
+
+/* (4.1), (4.2) output = Concat(head_1 .. head_h) W_O, head_i = softmax(scale Q_i K_i^T + mask) V_i. query [rows, query_width], key [key rows,
+   key_width], value [key rows, value_width], output [rows, output_width], all of the layer's dtype, rows as in operations.h; output is the
+   caller's and overlaps no input. One tensor given for several of them is projected by one product.
+   Segment i of query_layout sees segment i of key_layout: equal counts, NULL is one segment of all rows. Query segments cover each row once;
+   key segments may leave gaps and repeat. mask NULL: every key is seen. A query that sees no key counts as a head output of zeros.
+   tape: NULL for inference; else gradients of inputs and parameters are recorded, and dropout acts when the tape trains.
+   Errors and threads as in operations.h. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_forward(attn_context *ctx, const attn_attention *layer, attn_tape *tape, const attn_tensor *query,
-    const attn_tensor *key, const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout,
-    const attn_mask *mask, attn_tensor *output);
+                                            const attn_tensor *key, const attn_tensor *value, const attn_layout *query_layout,
+                                            const attn_layout *key_layout, const attn_mask *mask, attn_tensor *output);
 ATTN_END
 #endif

@@ -2,13 +2,43 @@
 #define ATTN_COST_H
 #include "transformer.h"
 ATTN_BEGIN
-typedef struct attn_cost_report { uint64_t struct_size; int64_t parameters, forward, backward, forward_formula, backward_formula, bytes, peak_bytes; } attn_cost_report; /* multiply-adds */
-/* from options alone: nothing is allocated */
-ATTN_API attn_status attn_transformer_cost(attn_context *ctx, const attn_transformer_options *options, int32_t training, const attn_layout *source, const attn_layout *target, attn_cost_report *report);
-ATTN_API attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows, int64_t longest, attn_cost_report *report);
-/* one parameter of the model these options describe: name (NUL-terminated, cut to capacity) and shape [4] (unused axes 1);
-   END_OF_DATA past the last */
-ATTN_API attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_options *options, int64_t index, int64_t capacity, char *name, int32_t *rank, int64_t *shape);
-ATTN_API attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options *options, const attn_layout *query, const attn_layout *key, const attn_mask *mask, attn_cost_report *report);
+/* What a layer or a model costs, before it exists: the forward and backward code runs on addresses that nobody reads, with a kernel table
+   that counts. In all calls: options NULL are the defaults; a model that cannot be created yet can be costed all the same; nothing of the
+   context changes but its error text. INVALID_ARGUMENT, SHAPE, TOO_LARGE: options as in transformer.h; OUT_OF_MEMORY. */
+
+/* The caller sets struct_size. Numbers that pass 63 bits stay at the largest. Since: 0.0.1 */
+typedef struct attn_cost_report {
+    uint64_t struct_size;
+    int64_t parameters;       /* numbers in all parameters; a tied table counts once */
+    int64_t forward;          /* multiply-adds of the products this library does; attention by listed blocks of 64 by 64 */
+    int64_t backward;         /* the same of the backward; 0 without training */
+    int64_t forward_formula;  /* multiply-adds of the monograph: projections (3.15), m n (d_k + d_v) a head, feed-forward (5.10) */
+    int64_t backward_formula; /* twice forward_formula; 0 without training */
+    int64_t bytes;            /* that kernels read and write, both ways */
+    int64_t peak_bytes;       /* most at once: parameters, with training their gradients and two moments, and what the run keeps; without
+                                 the threads' scratch and what BLAS takes */
+} attn_cost_report;
+
+/* The cost of one forward (training 0) or one forward and backward (training 1) of a model on sequences as in source (encoder) and target
+   (decoder): layouts whose segments cover each row once; NULL for the side that is not there. SHAPE: their counts differ. Since: 0.0.1 */
+ATTN_API attn_status attn_transformer_cost(attn_context *ctx, const attn_transformer_options *options, int32_t training,
+                                           const attn_layout *source, const attn_layout *target, attn_cost_report *report);
+
+/* The same for `rows` tokens on each side in sequences of `longest` (the last may be shorter): what attn_trainer_reserve takes, and what a
+   memory_cap must leave room for. INVALID_ARGUMENT: rows negative, longest under 1. Since: 0.0.1 */
+ATTN_API attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows,
+                                             int64_t longest, attn_cost_report *report);
+
+/* Parameter `index` of the model these options describe, in the order of its set and of its file: name (with NUL, cut to capacity bytes,
+   at most 160), rank, and shape [4] (axes past the rank are 1). END_OF_DATA past the last; INVALID_ARGUMENT: NULL, index negative,
+   capacity under 1. Each call plans the model anew. Since: 0.0.1 */
+ATTN_API attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_options *options, int64_t index, int64_t capacity,
+                                               char *name, int32_t *rank, int64_t *shape);
+
+/* The cost of an attention layer's forward and backward on segments as in query (covering each row once) and key, by the blocks that mask
+   lists (NULL: all). bytes: parameters, inputs, projections and output once each; peak_bytes: the projections and the log-sum-exp.
+   SHAPE: counts differ, a boolean mask does not fit; UNSUPPORTED: a score that is not there yet. Since: 0.0.1 */
+ATTN_API attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options *options, const attn_layout *query,
+                                         const attn_layout *key, const attn_mask *mask, attn_cost_report *report);
 ATTN_END
 #endif

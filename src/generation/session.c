@@ -1,0 +1,171 @@
+#include "generator.h"
+#include "../tensor/layout.h"
+#include <string.h>
+
+static attn_status check(attn_context *ctx, const attn_generator *g, int prompted)
+{
+    attn_status status = attn__expect(ctx, "generator", g, ATTN__MAGIC_GENERATOR, "attn_generator");
+    if (status == ATTN_OK && prompted && !g->prompted)
+        status = attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has no prompt yet, expected a call of attn_generator_prompt first");
+    return status;
+}
+
+/* positions and cache rows of what is fed; keys: the filled rows and the new ones */
+static attn_status place(attn_context *ctx, const attn_generator *g, attn__segments segments, const int64_t *owner, attn__stream *stream,
+                         attn__segments *keys, attn__segments *memory)
+{
+    attn_segment *query = attn__scratch(ctx, segments.count * (int64_t)sizeof *query);
+    attn_segment *key = attn__scratch(ctx, segments.count * (int64_t)sizeof *key), *source = attn__scratch(ctx, segments.count * (int64_t)sizeof *source);
+    if (query == NULL || key == NULL || source == NULL) return attn__arena_status(ctx->scratch);
+    for (int64_t i = 0; i < segments.count; i++) {
+        int64_t s = owner[i], length = segments.at[i].length;
+        if (length > g->options.capacity - g->filled[s])
+            return attn__fail(ctx, ATTN_ERROR_FULL, "generator: sequence %lld has %lld of %lld cache rows left, expected room for %lld", (long long)s,
+                              (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity, (long long)length);
+        query[i] = (attn_segment){segments.at[i].start, length, g->filled[s], s};
+        key[i] = (attn_segment){s * g->options.capacity, g->filled[s] + length, 0, s};
+        source[i] = g->memory_segments[s];
+    }
+    stream->segments = (attn__segments){segments.count, segments.rows, query};
+    *keys = (attn__segments){segments.count, g->options.sequences * g->options.capacity, key};
+    *memory = (attn__segments){segments.count, g->cross_rows, source};
+    return attn__places_expand(ctx, ctx->scratch, stream->segments, segments.rows, &stream->places);
+}
+
+/* logits of the last row of every segment, to the rows of their sequences */
+static attn_status last_logits(const attn__call *call, attn_generator *g, const attn__value *hidden, attn__segments segments, const int64_t *owner)
+{
+    const attn__transformer_plan *plan = attn__generator_plan(g);
+    const attn__kernels *kernels;
+    attn__value last, logits;
+    attn_status status = attn__kernels_for(call->ctx, plan->options.dtype, &kernels);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, segments.count, plan->output.in, plan->options.dtype, &last);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, segments.count, plan->output.out, plan->options.dtype, &logits);
+    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) {
+        const attn_segment *s = &segments.at[i];
+        view from = attn__view_rows(hidden->at, s->start + s->length - 1, 1), to = attn__view_rows(last.at, i, 1);
+        status = kernels->copy(call->ctx, &from, 0, &to);
+    }
+    if (status == ATTN_OK) status = attn__transformer_logits(call, plan, &last, &logits);
+    const view all = {g->logits, g->options.sequences, 1, plan->output.out, plan->output.out, 0, plan->options.dtype, 0};
+    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) {
+        view from = attn__view_rows(logits.at, i, 1), to = attn__view_rows(all, owner[i], 1);
+        status = kernels->copy(call->ctx, &from, 0, &to);
+    }
+    return status;
+}
+
+attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *owner)
+{
+    const attn__transformer_plan *plan = attn__generator_plan(g);
+    const attn__call call = {ctx, NULL, g->parameters};
+    attn__stream stream;
+    attn__segments keys, memory;
+    attn__value hidden;
+    attn_status status = place(ctx, g, segments, owner, &stream, &keys, &memory);
+    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
+    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, &stream, keys, memory, g->caches, &hidden);
+    if (status == ATTN_OK) status = last_logits(&call, g, &hidden, segments, owner);
+    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) g->filled[owner[i]] += segments.at[i].length;
+    return status;
+}
+
+static void forget(attn_generator *g)
+{
+    size_t sequences = (size_t)g->options.sequences;
+    memset(g->filled, 0, sequences * sizeof *g->filled);
+    memset(g->made, 0, sequences * sizeof *g->made);
+    memset(g->finished, 0, sequences * sizeof *g->finished);
+    memset(g->scores, 0, sequences * sizeof *g->scores);
+    g->draws = 0;
+    g->prompted = 0;
+}
+
+/* the encoder's rows as keys and values of every layer's cross-attention, projected once */
+static attn_status remember(const attn__call *call, attn_generator *g, const attn__batch_views *batch)
+{
+    const attn__transformer_plan *plan = attn__generator_plan(g);
+    attn__value memory;
+    attn_status status = attn__generator_cross_reserve(call->ctx, g, batch->source.rows);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
+    if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
+    for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
+        attn__mark mark = attn__arena_mark(call->ctx->scratch);
+        status = attn__attention_remember(call, &plan->decoder.layers[i].cross, &memory, &g->caches[i].cross);
+        attn__arena_rewind(call->ctx->scratch, mark);
+    }
+    for (int64_t s = 0; s < batch->source_stream.segments.count; s++) g->memory_segments[s] = batch->source_stream.segments.at[s];
+    return status;
+}
+
+static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch *batch)
+{
+    const attn__transformer_plan *plan = attn__generator_plan(g);
+    const attn__call call = {ctx, NULL, g->parameters};
+    attn__batch_views views;
+    attn_status status = attn__transformer_batch(&call, plan, batch, 0, &views);
+    if (status != ATTN_OK) return status;
+    attn__segments segments = views.target_stream.segments;
+    if (segments.count != g->options.sequences)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected the generator's %lld sequences", (long long)segments.count,
+                          (long long)g->options.sequences);
+    int64_t *owner = attn__scratch(ctx, segments.count * (int64_t)sizeof *owner);
+    if (owner == NULL) return attn__arena_status(ctx->scratch);
+    for (int64_t s = 0; s < segments.count; s++) {
+        owner[s] = s;
+        if (segments.at[s].length < 1)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "target_layout: segment %lld is empty, expected at least one token to start from", (long long)s);
+        if (segments.at[s].length > g->options.capacity)
+            return attn__fail(ctx, ATTN_ERROR_FULL, "target_layout: segment %lld has %lld tokens, expected at most the capacity of %lld", (long long)s,
+                              (long long)segments.at[s].length, (long long)g->options.capacity);
+    }
+    forget(g);
+    if (plan->has_encoder) status = remember(&call, g, &views);
+    if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, owner);
+    g->prompted = status == ATTN_OK;
+    return status;
+}
+
+attn_status attn_generator_prompt(attn_context *ctx, attn_generator *generator, const attn_batch *batch)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    status = check(ctx, generator, 0);
+    if (status == ATTN_OK) status = prompt(ctx, generator, batch);
+    return attn__leave(ctx, status);
+}
+
+static attn_status prompt_tokens(attn_context *ctx, attn_generator *g, int64_t count, const int32_t *tokens)
+{
+    attn_batch batch;
+    attn_tensor target;
+    if (g->options.sequences != 1)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has %lld sequences, expected 1 (use attn_generator_prompt)", (long long)g->options.sequences);
+    if (attn__generator_plan(g)->has_encoder)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: its model has an encoder, expected a batch with a source (use attn_generator_prompt)");
+    if (tokens == NULL || count < 1)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %s and a count of %lld, expected at least one token", tokens ? "an array" : "NULL", (long long)count);
+    attn__tensor_borrow(&target, ATTN_INT32, 1, &count, (void *)(uintptr_t)tokens);
+    attn_batch_init(&batch, sizeof batch);
+    batch.target = &target;
+    return prompt(ctx, g, &batch);
+}
+
+attn_status attn_generator_prompt_tokens(attn_context *ctx, attn_generator *generator, int64_t count, const int32_t *tokens)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    status = check(ctx, generator, 0);
+    if (status == ATTN_OK) status = prompt_tokens(ctx, generator, count, tokens);
+    return attn__leave(ctx, status);
+}
+
+attn_status attn_generator_logits(attn_context *ctx, attn_generator *generator, const attn_tensor **logits)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    status = check(ctx, generator, 1);
+    if (status == ATTN_OK && logits == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "logits: got NULL, expected a place for the tensor");
+    if (status == ATTN_OK) *logits = &generator->logits_tensor;
+    return attn__leave(ctx, status);
+}

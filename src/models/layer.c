@@ -1,0 +1,185 @@
+#include "layer.h"
+#include <math.h>
+
+attn__side attn__encoder_side(const attn_transformer_options *o)
+{
+    return (attn__side){o->encoder_layers, o->width, o->heads, o->feed_forward, 0};
+}
+
+attn__side attn__decoder_side(const attn_transformer_options *o)
+{
+    return (attn__side){o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward, o->encoder_layers > 0 ? o->width : 0};
+}
+
+static attn_status plan_attention(const attn__scope *scope, const char *name, const attn_transformer_options *o, const attn__side *side,
+                                  int64_t key_width, double shrink, attn__attention_module *module)
+{
+    attn_attention_options a;
+    attn_status status = attn_attention_options_init(&a, sizeof a);
+    if (status != ATTN_OK) return status;
+    a.dtype = o->dtype;
+    a.heads = side->heads;
+    a.key_heads = o->key_heads == o->heads ? side->heads : o->key_heads;
+    a.query_width = a.output_width = side->width;
+    a.key_width = a.value_width = key_width;
+    a.head_size = o->head_size;
+    if (side->width != o->width && side->width % side->heads == 0) a.head_size = side->width / side->heads;
+    a.bias_query = a.bias_key = a.bias_value = a.bias_output = o->attention_bias;
+    a.dropout = o->dropout_attention;
+    a.soft_cap = o->soft_cap;
+    a.initialisation = o->initialisation;
+    a.initialisation_scale = o->initialisation_scale;
+    status = attn__attention_resolve(scope->ctx, &a, &a);
+    return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, module) : status;
+}
+
+static attn_status plan_norm(const attn__scope *scope, const char *name, const attn_transformer_options *o, int64_t width, attn__norm_module *module)
+{
+    return attn__norm_plan(scope, name, width, o->norm, o->norm_bias, o->norm_epsilon, module);
+}
+
+attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *o, const attn__side *side, attn__layer *layer)
+{
+    const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
+    /* what writes to the residual stream starts smaller in deep stacks (GPT-2) */
+    double shrink = o->initialisation == ATTN_INITIALISATION_SCALED_NORMAL ? 1 / sqrt(2.0 * (double)side->layers) : 1;
+    const attn__feed_forward_options ff = {side->width, side->feed_forward, o->activation, o->gated, o->feed_forward_bias, o->learned_beta,
+                                           o->swish_beta, o->dropout_activation};
+    layer->has_cross = side->memory_width > 0;
+    layer->placement = o->norm_placement;
+    layer->parallel = o->parallel_block;
+    layer->dropout = o->dropout_sublayer;
+    layer->self_site = attn__scope_site(scope, "self_attention");
+    layer->cross_site = attn__scope_site(scope, "cross_attention");
+    layer->feed_forward_site = attn__scope_site(scope, "feed_forward");
+
+    attn_status status = plan_norm(scope, layer->parallel ? "norm" : "self_attention_norm", o, side->width, &layer->self_norm);
+    if (status == ATTN_OK) status = plan_attention(scope, "self_attention", o, side, side->width, shrink, &layer->self);
+    if (status == ATTN_OK && layer->has_cross) {
+        if (!layer->parallel) status = plan_norm(scope, "cross_attention_norm", o, side->width, &layer->cross_norm);
+        if (status == ATTN_OK) status = plan_attention(scope, "cross_attention", o, side, side->memory_width, shrink, &layer->cross);
+    }
+    if (status == ATTN_OK && !layer->parallel) status = plan_norm(scope, "feed_forward_norm", o, side->width, &layer->feed_forward_norm);
+    if (status == ATTN_OK) status = attn__feed_forward_plan(scope, "feed_forward", &ff, &rule, shrink, &layer->feed_forward);
+    return status;
+}
+
+static attn_status temporary_like(const attn__call *call, const attn__value *x, attn__value *out)
+{
+    return attn__tape_temporary(call->ctx, call->tape, x->at.rows, x->at.width, x->at.dtype, out);
+}
+
+static attn_status run_self(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+{
+    const attn__attention_inputs inputs = {x, x, x, in->stream.segments, in->key_segments, in->mask};
+    attn_status status = temporary_like(call, x, y);
+    return status == ATTN_OK ? attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y) : status;
+}
+
+static attn_status run_cross(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+{
+    const attn__attention_inputs inputs = {x, in->memory, in->memory, in->stream.segments, in->memory_segments, in->memory_mask};
+    attn_status status = temporary_like(call, x, y);
+    return status == ATTN_OK ? attn__attention_run(call, &layer->cross, &inputs, in->cache ? &in->cache->cross : NULL, y) : status;
+}
+
+static attn_status run_feed_forward(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+{
+    attn_status status = temporary_like(call, x, y);
+    return status == ATTN_OK ? attn__feed_forward_run(call, &layer->feed_forward, x, in->stream.places, y) : status;
+}
+
+typedef attn_status sub_layer(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y);
+
+/* stream += dropout(pending), and y = norm of it */
+static attn_status norm_carry(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, const attn__layer_inputs *in,
+                              attn__carry *carry, attn__value *y)
+{
+    attn_status status = temporary_like(call, &carry->stream, y);
+    if (status != ATTN_OK) return status;
+    if (!carry->has_pending) return attn__norm_run(call, norm, &carry->stream, NULL, NULL, NULL, y);
+    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
+    attn__value sum;
+    status = temporary_like(call, &carry->stream, &sum);
+    if (status == ATTN_OK) status = attn__norm_run(call, norm, &carry->stream, &carry->pending, &drop, &sum, y);
+    carry->stream = sum;
+    carry->has_pending = 0;
+    return status;
+}
+
+/* stream += dropout(pending) */
+static attn_status add_carry(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry)
+{
+    if (!carry->has_pending) return ATTN_OK;
+    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
+    attn__value sum;
+    attn_status status = temporary_like(call, &carry->stream, &sum);
+    if (status == ATTN_OK) status = attn__residual(call->ctx, call->tape, &carry->stream, &carry->pending, &drop, &sum);
+    carry->stream = sum;
+    carry->has_pending = 0;
+    return status;
+}
+
+static attn_status run_pre(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, sub_layer *sub, uint64_t site,
+                           const attn__layer_inputs *in, attn__carry *carry)
+{
+    attn__value y;
+    attn_status status = norm_carry(call, layer, norm, in, carry, &y);
+    if (status == ATTN_OK) status = sub(call, layer, in, &y, &carry->pending);
+    carry->has_pending = 1;
+    carry->site = site;
+    return status;
+}
+
+static attn_status run_post(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, sub_layer *sub, uint64_t site,
+                            const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+{
+    attn__value s, y;
+    attn_status status = sub(call, layer, in, &carry->stream, &s);
+    if (status == ATTN_OK && out == NULL) status = temporary_like(call, &carry->stream, &y);
+    if (status != ATTN_OK) return status;
+    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, site, in->stream.places);
+    status = attn__norm_run(call, norm, &carry->stream, &s, &drop, NULL, out ? out : &y);
+    carry->stream = out ? *out : y;
+    return status;
+}
+
+static attn_status run_parallel(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+{
+    attn__value x = carry->stream;
+    int pre = layer->placement == ATTN_PLACEMENT_PRE;
+    attn_status status = pre ? norm_carry(call, layer, &layer->self_norm, in, carry, &x) : ATTN_OK;
+    sub_layer *const subs[3] = {run_self, run_cross, run_feed_forward};
+    const uint64_t sites[3] = {layer->self_site, layer->cross_site, layer->feed_forward_site};
+    for (int i = 0; status == ATTN_OK && i < 3; i++) {
+        if (i == 1 && !layer->has_cross) continue;
+        status = add_carry(call, layer, in, carry);
+        if (status == ATTN_OK) status = subs[i](call, layer, in, &x, &carry->pending);
+        carry->has_pending = 1;
+        carry->site = sites[i];
+    }
+    if (status != ATTN_OK || pre) return status;
+    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
+    attn__value y;
+    if (out == NULL) status = temporary_like(call, &carry->stream, &y);
+    if (status == ATTN_OK) status = attn__norm_run(call, &layer->self_norm, &carry->stream, &carry->pending, &drop, NULL, out ? out : &y);
+    carry->stream = out ? *out : y;
+    carry->has_pending = 0;
+    return status;
+}
+
+attn_status attn__layer_run(const attn__call *call, const attn__layer *l, const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+{
+    if (l->parallel) return run_parallel(call, l, in, carry, out);
+    attn_status status;
+    if (l->placement == ATTN_PLACEMENT_PRE) {
+        status = run_pre(call, l, &l->self_norm, run_self, l->self_site, in, carry);
+        if (status == ATTN_OK && l->has_cross) status = run_pre(call, l, &l->cross_norm, run_cross, l->cross_site, in, carry);
+        if (status == ATTN_OK) status = run_pre(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry);
+        return status;
+    }
+    status = run_post(call, l, &l->self_norm, run_self, l->self_site, in, carry, NULL);
+    if (status == ATTN_OK && l->has_cross) status = run_post(call, l, &l->cross_norm, run_cross, l->cross_site, in, carry, NULL);
+    if (status == ATTN_OK) status = run_post(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry, out);
+    return status;
+}

@@ -1,0 +1,196 @@
+#include "../formats/json.h"
+#include "transformer_file.h"
+#include "../tensor/convert.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), tied parameters
+   ("attn.alias.<name>": the name it is stored under) and the caller's own entries. */
+static const char OPTIONS_KEY[] = "attn.options", RESERVED[] = "attn.";
+
+static attn_status options_text(attn_context *ctx, const attn_transformer_options *o, char **out)
+{
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    json_t *object = json_object();
+    int failed = object == NULL;
+    for (int64_t i = 0; !failed && i < count; i++) {
+        double value = attn__option_get(o, &fields[i]);
+        json_t *number = fields[i].kind == ATTN__FIELD_DOUBLE ? json_real(value) : json_integer((json_int_t)value);
+        failed = json_object_set_new(object, fields[i].name, number) != 0;
+    }
+    *out = failed ? NULL : json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(object);
+    return *out != NULL ? ATTN_OK : attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, "options as text");
+}
+
+static attn_status options_parse(attn_context *ctx, const char *path, const char *text, attn_transformer_options *o)
+{
+    json_t *object, *value;
+    const char *name;
+    attn_status status = attn__json_parse(ctx, path, text, (int64_t)strlen(text), 4, 1000, 0, &object);
+    if (status != ATTN_OK) return status;
+    *o = attn__transformer_defaults;
+    if (!json_is_object(object)) status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: expected a JSON object", path);
+    json_object_foreach(object, name, value) {
+        const attn__field *field = attn__option_field(name);
+        if (field == NULL) status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: unknown option \"%.64s\"", path, name);
+        else if (!json_is_number(value) || (field->kind != ATTN__FIELD_DOUBLE && !json_is_integer(value)))
+            status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s is no %s", path, name, field->kind == ATTN__FIELD_DOUBLE ? "number" : "integer");
+        else {
+            double number = json_number_value(value);
+            if (!(number >= field->least && number <= field->most))
+                status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s: got %.17g, expected %g to %g", path, name, number, field->least, field->most);
+            else attn__option_set(o, field, number);
+        }
+        if (status != ATTN_OK) break;
+    }
+    json_decref(object);
+    return status;
+}
+
+static attn_status write_aliases(attn_context *ctx, attn__writer *writer, const attn_parameters *set)
+{
+    const attn__transformer_plan *plan = set->plan;
+    attn_status status = ATTN_OK;
+    if (plan->has_output && plan->tied_output)
+        status = attn__writer_metadata(ctx, writer, "attn.alias.output.weight", set->at[plan->output.weight].name);
+    if (status == ATTN_OK && plan->has_encoder && plan->has_decoder && plan->source.table == plan->target.table)
+        status = attn__writer_metadata(ctx, writer, "attn.alias.source_embedding.weight", set->at[plan->source.table].name);
+    return status;
+}
+
+attn_status attn__transformer_write(attn_context *ctx, attn__writer *writer, const attn_parameters *set)
+{
+    const attn__transformer_plan *plan = set->plan;
+    char *text;
+    attn_status status = options_text(ctx, &plan->options, &text);
+    if (status == ATTN_OK) status = attn__writer_metadata(ctx, writer, OPTIONS_KEY, text);
+    free(text);
+    if (status == ATTN_OK) status = write_aliases(ctx, writer, set);
+    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
+        const attn__parameter *p = &set->at[i];
+        status = attn__writer_tensor(ctx, writer, p->name, set->dtype, p->rank, p->shape, attn__parameters_view(set, i).data);
+    }
+    return status;
+}
+
+attn_status attn__check_metadata(attn_context *ctx, int64_t count, const char *const *keys, const char *const *values, const char *path)
+{
+    if (path == NULL || *path == 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got %s, expected a file name", path ? "\"\"" : "NULL");
+    if (count < 0 || (count > 0 && (keys == NULL || values == NULL)))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: got a count of %lld with NULL arrays, expected arrays of that length", (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        if (keys[i] == NULL || values[i] == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: entry %lld is NULL", (long long)i);
+        if (strncmp(keys[i], RESERVED, sizeof RESERVED - 1) == 0)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys: got \"%.64s\", expected no key that starts with \"attn.\"", keys[i]);
+    }
+    return ATTN_OK;
+}
+
+attn_status attn_transformer_save(attn_context *ctx, const attn_transformer *model, int64_t count, const char *const *keys, const char *const *values,
+                                  const char *path)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    attn__writer *writer = NULL;
+    status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
+    if (status == ATTN_OK) status = attn__check_metadata(ctx, count, keys, values, path);
+    if (status == ATTN_OK) status = attn__writer_create(ctx, &writer);
+    if (status == ATTN_OK) status = attn__transformer_write(ctx, writer, model->parameters);
+    for (int64_t i = 0; status == ATTN_OK && i < count; i++) status = attn__writer_metadata(ctx, writer, keys[i], values[i]);
+    if (status == ATTN_OK) status = attn__file_write(ctx, writer, path);
+    attn__writer_free(writer);
+    return attn__leave(ctx, status);
+}
+
+/* one parameter from the entry of its name */
+static attn_status read_parameter(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int64_t index, int strict)
+{
+    const attn__parameter *p = &set->at[index];
+    int64_t at = attn__file_find(file, p->name);
+    if (at < 0) return strict ? attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: missing parameter \"%s\"", path, p->name) : ATTN_OK;
+    const attn__file_entry *e = &file->entries[at];
+    int same = e->rank == p->rank;
+    for (int32_t i = 0; same && i < p->rank; i++) same = e->shape[i] == p->shape[i];
+    if (!same)
+        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" has rank %d and first extent %lld, expected rank %d and %lld", path, p->name,
+                          (int)e->rank, (long long)(e->rank > 0 ? e->shape[0] : 1), (int)p->rank, (long long)p->shape[0]);
+    void *to = attn__parameters_view(set, index).data;
+    if (e->dtype == set->dtype) return attn__file_read(ctx, file, at, to, e->end - e->begin);
+    if (e->dtype != ATTN_FLOAT32 && e->dtype != ATTN_FLOAT64)
+        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" is %s, expected float32 or float64", path, p->name, attn__dtype_name(e->dtype));
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    void *raw = attn__scratch(ctx, e->end - e->begin);
+    if (raw == NULL) return attn__arena_status(ctx->scratch);
+    attn_status status = attn__file_read(ctx, file, at, raw, e->end - e->begin);
+    if (status == ATTN_OK) attn__convert(raw, e->dtype, to, set->dtype, p->elements);
+    attn__arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+/* strict: none missing, none unexpected (a checkpoint's moments are not the model's business) */
+static attn_status read_parameters(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int strict)
+{
+    attn_status status = ATTN_OK;
+    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) status = read_parameter(ctx, file, path, set, i, strict);
+    for (int64_t i = 0; status == ATTN_OK && strict && i < file->count; i++) {
+        const char *name = file->entries[i].name;
+        if (strncmp(name, "optimizer.", 10) == 0) continue;
+        if (attn_parameters_find(set, name) < 0)
+            status = attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: unexpected tensor \"%s\" that the model does not have", path, name);
+    }
+    return status;
+}
+
+attn_status attn__transformer_file_options(attn_context *ctx, const attn__file *file, const char *path, attn_transformer_options *out)
+{
+    const char *text = attn__file_metadata(file, OPTIONS_KEY);
+    if (text == NULL) return attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: no attn.options in its metadata, so it is no libattn model", path);
+    return options_parse(ctx, path, text, out);
+}
+
+static attn_status load(attn_context *ctx, const attn__file *file, const char *path, const attn_load_options *o, attn_transformer **out)
+{
+    attn_transformer_options options;
+    attn_status status = attn__transformer_file_options(ctx, file, path, &options);
+    if (status == ATTN_OK && o->dtype != 0) options.dtype = o->dtype;
+    if (status == ATTN_OK) status = attn__transformer_resolve(ctx, &options, &options);
+    if (status == ATTN_OK) status = attn__transformer_supported(ctx, &options);
+    if (status == ATTN_OK) status = attn__transformer_make(ctx, &options, out);
+    if (status != ATTN_OK) return status;
+    if (!o->strict) status = attn__initialise(ctx, (*out)->parameters);
+    if (status == ATTN_OK) status = read_parameters(ctx, file, path, (*out)->parameters, o->strict);
+    for (int64_t i = 0; status == ATTN_OK && i < file->metadata_count; i++)
+        if (strncmp(file->metadata[i].key, RESERVED, sizeof RESERVED - 1) != 0)
+            status = attn__transformer_add_metadata(ctx, *out, file->metadata[i].key, file->metadata[i].value);
+    if (status == ATTN_OK) return ATTN_OK;
+    attn_transformer_free(*out);
+    *out = NULL;
+    return status;
+}
+
+static const attn_load_options load_defaults = {.struct_size = sizeof(attn_load_options), .strict = 1, .dtype = 0};
+
+attn_status attn_load_options_init(attn_load_options *options, uint64_t size)
+{
+    return attn__options_init(options, size, &load_defaults, sizeof load_defaults);
+}
+
+attn_status attn_transformer_load(attn_context *ctx, const char *path, const attn_load_options *options, attn_transformer **out)
+{
+    if (out != NULL) *out = NULL;
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    attn_load_options o;
+    attn__file *file = NULL;
+    if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the model");
+    if (status == ATTN_OK) status = attn__check_metadata(ctx, 0, NULL, NULL, path);
+    if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &load_defaults, sizeof o, sizeof o, &o);
+    if (status == ATTN_OK && o.dtype != 0 && o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
+        status = attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32, float64 or 0 (as in the file)", attn__dtype_name(o.dtype));
+    if (status == ATTN_OK) status = attn__file_open(ctx, path, &file);
+    if (status == ATTN_OK) status = load(ctx, file, path, &o, out);
+    attn__file_close(file);
+    return attn__leave(ctx, status);
+}

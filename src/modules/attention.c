@@ -1,0 +1,174 @@
+#include "attention.h"
+
+static int64_t key_columns(const attn_attention_options *o) { return o->key_heads * o->head_size; }
+static int64_t value_columns(const attn_attention_options *o) { return o->key_heads * o->value_head_size; }
+static int64_t query_columns(const attn_attention_options *o) { return o->heads * o->head_size; }
+
+static attn_status plan_biases(const attn__scope *here, const attn_attention_options *o, attn__attention_module *module)
+{
+    attn_status status = ATTN_OK;
+    int32_t group = 1; /* the first one present starts the group */
+    if (o->bias_query) {
+        status = attn__add_vector(here, "query.bias", group, query_columns(o), ATTN__KIND_BIAS, 0, &module->query_bias);
+        group = 0;
+    }
+    if (status == ATTN_OK && o->bias_key) {
+        status = attn__add_vector(here, "key.bias", group, key_columns(o), ATTN__KIND_BIAS, 0, &module->key_bias);
+        group = 0;
+    }
+    if (status == ATTN_OK && o->bias_value)
+        status = attn__add_vector(here, "value.bias", group, value_columns(o), ATTN__KIND_BIAS, 0, &module->value_bias);
+    return status;
+}
+
+attn_status attn__attention_plan(const attn__scope *scope, const char *name, const attn_attention_options *o, double shrink,
+                                 attn__attention_module *module)
+{
+    attn__scope here = *name ? attn__scope_in(scope, name) : *scope;
+    attn__start_rule rule = {o->initialisation, o->initialisation_scale};
+    *module = (attn__attention_module){*o, -1, -1, -1, -1, -1, -1, -1, -1, o->site ? o->site : attn__scope_site(&here, "weights")};
+    attn_status status = ATTN_OK;
+    int64_t width = -1; /* members of a group have one width */
+    if (o->project_query) {
+        status = attn__add_weight(&here, "query.weight", 1, query_columns(o), o->query_width, &rule, 1, &module->query_weight);
+        width = o->query_width;
+    }
+    if (status == ATTN_OK && o->project_key) {
+        status = attn__add_weight(&here, "key.weight", width != o->key_width, key_columns(o), o->key_width, &rule, 1, &module->key_weight);
+        width = o->key_width;
+    }
+    if (status == ATTN_OK && o->project_value)
+        status = attn__add_weight(&here, "value.weight", width != o->value_width, value_columns(o), o->value_width, &rule, 1, &module->value_weight);
+    if (status == ATTN_OK) status = plan_biases(&here, o, module);
+    if (status == ATTN_OK && o->project_output)
+        status = attn__add_weight(&here, "output.weight", 1, o->output_width, o->heads * o->value_head_size, &rule, shrink, &module->output_weight);
+    if (status == ATTN_OK && o->bias_output)
+        status = attn__add_vector(&here, "output.bias", 1, o->output_width, ATTN__KIND_BIAS, 0, &module->output_bias);
+    return status;
+}
+
+/* y = x times count adjacent projections, [rows, columns] */
+static attn_status project(const attn__call *call, const attn__value *x, int64_t weight, int64_t bias, int64_t count, int64_t columns,
+                           attn__value *y)
+{
+    attn__value w, b;
+    attn_status status = attn__parameter_value(call, weight, count, &w);
+    if (status == ATTN_OK) status = attn__parameter_value(call, bias, count, &b);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, call->tape, x->at.rows, columns, x->at.dtype, y);
+    if (status != ATTN_OK) return status;
+    return attn__linear(call->ctx, call->tape, x, &w, bias >= 0 ? &b : NULL, NULL, NULL, NULL, y);
+}
+
+/* can members first .. first + count be one product? all present, biases all or none, frozen alike, one input */
+static int joins(const attn__call *call, const int64_t *weight, const int64_t *bias, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (weight[i] != weight[0] + i || weight[0] < 0 || (bias[0] >= 0 ? bias[i] != bias[0] + i : bias[i] >= 0)) return 0;
+    return attn__parameters_alike(call->parameters, weight[0], count) &&
+           (bias[0] < 0 || attn__parameters_alike(call->parameters, bias[0], count));
+}
+
+/* One projection: a part of a joined product, a product of its own, or the input itself. */
+static attn_status project_one(const attn__call *call, const attn__value *x, int64_t weight, int64_t bias, int64_t columns, attn__value *y)
+{
+    if (weight >= 0) return project(call, x, weight, bias, 1, columns, y);
+    *y = *x;
+    return ATTN_OK;
+}
+
+/* q, k, v: plain rows. What needs no projection is the input. */
+static attn_status project_inputs(const attn__call *call, const attn__attention_module *m, const attn__attention_inputs *in, attn__value *q,
+                                  attn__value *k, attn__value *v)
+{
+    const attn_attention_options *o = &m->options;
+    int64_t weight[3] = {m->query_weight, m->key_weight, m->value_weight}, bias[3] = {m->query_bias, m->key_bias, m->value_bias};
+    int64_t nq = query_columns(o), nk = key_columns(o), nv = value_columns(o);
+    attn__value joined;
+    attn_status status;
+    if (in->key == NULL) return project_one(call, in->query, weight[0], bias[0], nq, q);
+    if (in->query == in->key && in->key == in->value && joins(call, weight, bias, 3)) {
+        status = project(call, in->query, weight[0], bias[0], 3, nq + nk + nv, &joined);
+        if (status == ATTN_OK) status = attn__tape_part(call->ctx, call->tape, &joined, 0, nq, q);
+        if (status == ATTN_OK) status = attn__tape_part(call->ctx, call->tape, &joined, nq, nk, k);
+        if (status == ATTN_OK) status = attn__tape_part(call->ctx, call->tape, &joined, nq + nk, nv, v);
+        return status;
+    }
+    status = project_one(call, in->query, weight[0], bias[0], nq, q);
+    if (status != ATTN_OK) return status;
+    if (in->key == in->value && joins(call, weight + 1, bias + 1, 2)) {
+        status = project(call, in->key, weight[1], bias[1], 2, nk + nv, &joined);
+        if (status == ATTN_OK) status = attn__tape_part(call->ctx, call->tape, &joined, 0, nk, k);
+        if (status == ATTN_OK) status = attn__tape_part(call->ctx, call->tape, &joined, nk, nv, v);
+        return status;
+    }
+    status = project_one(call, in->key, weight[1], bias[1], nk, k);
+    if (status == ATTN_OK) status = project_one(call, in->value, weight[2], bias[2], nv, v);
+    return status;
+}
+
+static attn_status put_rows(const attn__call *call, const attn__attention_inputs *in, const view *rows, const view *cache)
+{
+    const attn__kernels *kernels;
+    attn_status status = attn__kernels_for(call->ctx, rows->dtype, &kernels);
+    for (int64_t s = 0; status == ATTN_OK && s < in->query_segments.count; s++) {
+        const attn_segment *q = &in->query_segments.at[s], *k = &in->key_segments.at[s];
+        view from = attn__view_rows(*rows, q->start, q->length);
+        view to = attn__view_rows(*cache, k->start + k->length - q->length, q->length); /* the newest rows of the segment */
+        status = kernels->copy(call->ctx, &from, 0, &to);
+    }
+    return status;
+}
+
+attn_status attn__attention_remember(const attn__call *call, const attn__attention_module *m, const attn__value *memory,
+                                     attn__attention_cache *cache)
+{
+    const attn__kernels *kernels;
+    attn__attention_inputs in = {.query = memory, .key = memory, .value = memory};
+    attn__value k, v;
+    attn_status status = project_one(call, in.key, m->key_weight, m->key_bias, key_columns(&m->options), &k);
+    if (status == ATTN_OK) status = project_one(call, in.value, m->value_weight, m->value_bias, value_columns(&m->options), &v);
+    if (status == ATTN_OK) status = attn__kernels_for(call->ctx, k.at.dtype, &kernels);
+    if (status != ATTN_OK) return status;
+    view key = attn__view_rows(cache->key, 0, memory->at.rows), value = attn__view_rows(cache->value, 0, memory->at.rows);
+    status = kernels->copy(call->ctx, &k.at, 0, &key);
+    return status == ATTN_OK ? kernels->copy(call->ctx, &v.at, 0, &value) : status;
+}
+
+attn_status attn__attention_run(const attn__call *call, const attn__attention_module *m, const attn__attention_inputs *in,
+                                attn__attention_cache *cache, attn__value *y)
+{
+    const attn_attention_options *o = &m->options;
+    attn__value q, k, v, heads = *y;
+    attn_status status = project_inputs(call, m, in, &q, &k, &v);
+    if (status != ATTN_OK) return status;
+    if (cache != NULL) {
+        if (in->key != NULL) status = put_rows(call, in, &k.at, &cache->key);
+        if (in->key != NULL && status == ATTN_OK) status = put_rows(call, in, &v.at, &cache->value);
+        k = (attn__value){cache->key, -1, 0};
+        v = (attn__value){cache->value, -1, 0};
+    }
+    int64_t columns = o->heads * o->value_head_size;
+    if (status == ATTN_OK && o->project_output)
+        status = attn__tape_temporary(call->ctx, call->tape, q.at.rows, columns, q.at.dtype, &heads);
+    if (status != ATTN_OK) return status;
+
+    q.at = attn__view_heads(q.at, o->heads);
+    k.at = attn__view_heads(k.at, o->key_heads);
+    v.at = attn__view_heads(v.at, o->key_heads);
+    attn__value joined = heads;
+    joined.at = attn__view_heads(heads.at, o->heads);
+    const attn__places none = {NULL, NULL};
+    attn__attention_settings settings = {in->query_segments, in->key_segments, in->mask, o->scale, o->soft_cap,
+                                         attn__tape_dropout(call->tape, o->dropout, m->site, none)};
+    status = attn__attend(call->ctx, call->tape, &q, &k, &v, &settings, &joined); /* [rows, heads, value_head_size] */
+    heads.id = joined.id;
+    if (status != ATTN_OK || !o->project_output) {
+        y->id = heads.id;
+        return status;
+    }
+    attn__value w, b;
+    status = attn__parameter_value(call, m->output_weight, 1, &w);
+    if (status == ATTN_OK) status = attn__parameter_value(call, m->output_bias, 1, &b);
+    if (status != ATTN_OK) return status;
+    return attn__linear(call->ctx, call->tape, &heads, &w, m->output_bias >= 0 ? &b : NULL, NULL, NULL, NULL, y);
+}

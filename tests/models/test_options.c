@@ -1,0 +1,208 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+/* after the headers it needs */
+#include <cmocka.h>
+#include "models/options.h"
+#include "support/model.h"
+
+static attn_context *ctx;
+
+static attn_status make(const attn_transformer_options *o)
+{
+    attn_transformer *model = NULL;
+    attn_status status = attn_transformer_create(ctx, o, &model);
+    if ((status == ATTN_OK) != (model != NULL)) fail_msg("a model came with the status \"%s\"", attn_status_name(status));
+    attn_transformer_free(model);
+    return status;
+}
+
+/* every field below and above what it may be, and as NaN: refused by name */
+static void test_every_field(void **state)
+{
+    (void)state;
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    for (int64_t i = 0; i < count; i++) {
+        const attn__field *f = &fields[i];
+        double wrong[3] = {f->derived ? -2 : f->least - 1, f->most + 1, NAN};
+        if (f->kind == ATTN__FIELD_DOUBLE && f->most > 1e15) wrong[1] = INFINITY;
+        if (f->kind == ATTN__FIELD_DOUBLE && f->least < -1e15) wrong[0] = -INFINITY;
+        for (int w = 0; w < (f->kind == ATTN__FIELD_DOUBLE ? 3 : 2); w++) {
+            attn_transformer_options o = model_options(1, 1);
+            if (f->kind == ATTN__FIELD_INT32 && wrong[w] > INT32_MAX) continue;
+            attn__option_set(&o, f, wrong[w]);
+            FAILS(ctx, make(&o), ATTN_ERROR_INVALID_ARGUMENT, f->name);
+        }
+    }
+}
+
+/* the table of fields covers the struct: every byte behind struct_size belongs to one field */
+static void test_table_covers_the_struct(void **state)
+{
+    (void)state;
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    char covered[sizeof(attn_transformer_options)] = {0};
+    memset(covered, 1, sizeof(uint64_t));
+    for (int64_t i = 0; i < count; i++)
+        for (uint64_t b = 0; b < (fields[i].kind == ATTN__FIELD_INT32 ? 4U : 8U); b++) covered[fields[i].offset + b]++;
+    for (size_t b = 0; b < sizeof covered; b++)
+        if (covered[b] != 1) fail_msg("byte %d of the options belongs to %d fields", (int)b, covered[b]);
+}
+
+static void test_combinations(void **state)
+{
+    (void)state;
+    const struct { const char *field; double value; const char *second; double second_value; attn_status status; const char *word; } wrong[] = {
+        {"encoder_layers", 0, "decoder_layers", 0, ATTN_ERROR_INVALID_ARGUMENT, "encoder_layers"},
+        {"heads", 3, NULL, 0, ATTN_ERROR_SHAPE, "width"},
+        {"heads", 4, "key_heads", 3, ATTN_ERROR_SHAPE, "key_heads"},
+        {"key_heads", 4, NULL, 0, ATTN_ERROR_SHAPE, "key_heads"},
+        {"decoder_heads", 3, "key_heads", 1, ATTN_OK, ""}, /* one key head serves any number */
+        {"source_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "source_vocabulary"},
+        {"target_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "target_vocabulary"},
+        {"target_vocabulary", 7, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
+        {"decoder_width", 4, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
+        {"learned_beta", 1, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "learned_beta"},
+        {"feed_forward", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "feed_forward"},
+        {"head_size", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "head_size"},
+        {"positions", ATTN_POSITIONS_ROTARY, NULL, 0, ATTN_ERROR_UNSUPPORTED, "rotary"},
+        {"positions", ATTN_POSITIONS_T5, NULL, 0, ATTN_ERROR_UNSUPPORTED, "T5"},
+        {"positions", ATTN_POSITIONS_ALIBI, NULL, 0, ATTN_ERROR_UNSUPPORTED, "ALiBi"},
+        {"patch_values", 12, NULL, 0, ATTN_ERROR_UNSUPPORTED, "patch"},
+        {"segment_types", 2, NULL, 0, ATTN_ERROR_UNSUPPORTED, "segment"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        attn_transformer_options o = model_options(1, 1);
+        attn__option_set(&o, attn__option_field(wrong[i].field), wrong[i].value);
+        if (wrong[i].second) attn__option_set(&o, attn__option_field(wrong[i].second), wrong[i].second_value);
+        if (wrong[i].status != ATTN_OK && make(&o) == ATTN_OK) fail_msg("%s %g and %s %g made a model", wrong[i].field, wrong[i].value, wrong[i].second, wrong[i].second_value);
+        FAILS(ctx, make(&o), wrong[i].status, wrong[i].word);
+    }
+    attn_transformer_options o = model_options(1, 1);
+    o.heads = 4;
+    o.key_heads = 2;
+    o.decoder_heads = 3;
+    FAILS(ctx, make(&o), ATTN_ERROR_SHAPE, "decoder_heads");
+    o = model_options(1, 0); /* tied to an encoder's table of another size */
+    o.tie = ATTN_TIE_OUTPUT;
+    o.target_vocabulary = 5;
+    FAILS(ctx, make(&o), ATTN_ERROR_SHAPE, "tie");
+    FAILS(ctx, attn_transformer_create(ctx, &o, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out");
+}
+
+/* without an options struct, and with the smaller struct of an older caller, whose missing fields are the defaults */
+static void test_struct_size(void **state)
+{
+    (void)state;
+    attn_transformer *model = NULL;
+    attn_transformer_options o = model_options(1, 1), got;
+    o.struct_size = offsetof(attn_transformer_options, dtype);
+    o.dtype = 77; /* not looked at */
+    OK(ctx, attn_transformer_create(ctx, &o, &model));
+    memset(&got, 0, sizeof got);
+    got.struct_size = sizeof got;
+    OK(ctx, attn_transformer_get_options(ctx, model, &got));
+    assert_int_equal(got.dtype, ATTN_FLOAT32);
+    assert_int_equal(got.width, 8);
+    assert_int_equal(got.key_heads, 2); /* resolved */
+    assert_int_equal(got.head_size, 4);
+    assert_int_equal(got.feed_forward, 12);
+    assert_int_equal(got.target_vocabulary, 11);
+    attn_transformer_free(model);
+    o.struct_size = 12;
+    FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_INVALID_ARGUMENT, "options");
+    assert_null(model);
+}
+
+/* what is resolved resolves to itself */
+static void test_resolved_options_make_the_same_model(void **state)
+{
+    (void)state;
+    attn_transformer_options o = model_options(2, 1), resolved, again;
+    o.heads = o.key_heads = 4;
+    o.key_heads = 2;
+    o.decoder_width = 12;
+    o.decoder_heads = 4;
+    OK(ctx, attn__transformer_resolve(ctx, &o, &resolved));
+    OK(ctx, attn__transformer_resolve(ctx, &resolved, &again));
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    for (int64_t i = 0; i < count; i++) {
+        if (attn__option_get(&resolved, &fields[i]) != attn__option_get(&again, &fields[i])) fail_msg("%s changed", fields[i].name);
+        if (attn__option_get(&resolved, &fields[i]) == ATTN_DERIVED) fail_msg("%s was not derived", fields[i].name);
+    }
+    OK(ctx, make(&resolved));
+}
+
+/* the same seed gives the same weights, whatever the backend and the number of threads; another seed others; and they start as documented */
+static void test_initialisation(void **state)
+{
+    (void)state;
+    attn_transformer_options o = model_options(2, 2);
+    attn_context *contexts[4] = {model_context(ATTN_BACKEND_BLAS, 1, 5), model_context(ATTN_BACKEND_BLAS, 2, 5),
+                                 model_context(ATTN_BACKEND_REFERENCE, 1, 5), model_context(ATTN_BACKEND_BLAS, 1, 6)};
+    attn_transformer *models[4];
+    for (int normal = 0; normal < 2; normal++) {
+        o.initialisation = normal ? ATTN_INITIALISATION_SCALED_NORMAL : ATTN_INITIALISATION_XAVIER;
+        o.initialisation_scale = 0.5;
+        o.width = 64;
+        o.feed_forward = 128;
+        for (int i = 0; i < 4; i++) OK(contexts[i], attn_transformer_create(contexts[i], &o, &models[i]));
+        attn_parameters *p = attn_transformer_parameters(models[0]);
+        assert_true(model_same_bits(p, attn_transformer_parameters(models[1])));
+        assert_false(model_same_bits(p, attn_transformer_parameters(models[3])));
+        const struct { const char *name; double deviation; } at[] = {
+            {"decoder.layers.1.self_attention.query.weight", normal ? 0.5 : sqrt(2.0 / 128)},
+            {"decoder.layers.0.cross_attention.output.weight", normal ? 0.25 : sqrt(2.0 / 128)}, /* 1 / sqrt(2 * 2 layers) */
+            {"encoder.layers.1.feed_forward.input.weight", normal ? 0.5 : sqrt(2.0 / 192)},
+            {"encoder.layers.1.feed_forward.output.weight", normal ? 0.25 : sqrt(2.0 / 192)},
+            {"source_embedding.weight", normal ? 0.5 : 0.125}, {"output.weight", normal ? 0.5 : sqrt(2.0 / 75)}};
+        for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+            const int64_t index = attn_parameters_find(p, at[i].name);
+            if (index < 0) fail_msg("no parameter %s", at[i].name);
+            attn_tensor *t = attn_parameters_tensor(p, index);
+            double sum = 0, square = 0, n = (double)model_elements(t);
+            for (int64_t e = 0; e < model_elements(t); e++) {
+                sum += model_get(t, e);
+                square += model_get(t, e) * model_get(t, e);
+            }
+            double deviation = sqrt(square / n), error = 4 / sqrt(2 * n);
+            if (fabs(deviation / at[i].deviation - 1) > error || fabs(sum / n) > 4 * deviation / sqrt(n))
+                fail_msg("%s: mean %g, deviation %g, expected 0 and %g", at[i].name, sum / n, deviation, at[i].deviation);
+        }
+        double worst = 0; /* the reference draws the same numbers, but for the rounding of its own functions */
+        for (int64_t i = 0; i < attn_parameters_count(p); i++) {
+            attn_tensor *a = attn_parameters_tensor(p, i), *b = attn_parameters_tensor(attn_transformer_parameters(models[2]), i);
+            for (int64_t e = 0; e < model_elements(a); e++) worst = fmax(worst, fabs(model_get(a, e) - model_get(b, e)));
+        }
+        if (!(worst < 1e-6)) fail_msg("the backends start %g apart", worst);
+        for (int i = 0; i < 4; i++) attn_transformer_free(models[i]);
+    }
+    for (int i = 0; i < 4; i++) attn_context_free(contexts[i]);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    attn_context_free(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_field), cmocka_unit_test(test_table_covers_the_struct),
+                                       cmocka_unit_test(test_combinations), cmocka_unit_test(test_struct_size),
+                                       cmocka_unit_test(test_resolved_options_make_the_same_model), cmocka_unit_test(test_initialisation)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,153 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+/* after the headers it needs */
+#include <cmocka.h>
+#include "support/model.h"
+
+/* Known systems: their numbers of parameters are those of the papers or of published weights. */
+static attn_context *ctx;
+
+static attn_transformer_options preset(const char *name)
+{
+    attn_transformer_options o;
+    OK(ctx, attn_transformer_preset(ctx, name, &o, sizeof o));
+    return o;
+}
+
+static int64_t described(const attn_transformer_options *o)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0;; i++) {
+        char name[160];
+        int32_t rank;
+        int64_t shape[4];
+        attn_status status = attn_transformer_describe(ctx, o, i, sizeof name, name, &rank, shape);
+        if (status == ATTN_ERROR_END_OF_DATA) return sum;
+        OK(ctx, status);
+        assert_true(rank == 1 || rank == 2);
+        assert_true(strlen(name) > 0 && shape[0] > 0 && shape[rank] == 1);
+        sum += shape[0] * shape[1] * shape[2] * shape[3];
+    }
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    /* transformer-base: 37,000 * 512 shared; 6 encoder layers of 4 (512^2 + 512) + 2 * 512 * 2,048 + 2,560 + 2 * 2 * 512 and 6 decoder layers
+       with one attention and norm more. t5-small without its 2 tables of 32 * 8 relative biases, which come with that part. */
+    const int64_t attention = 4 * (512 * 512 + 512), feed_forward = 2 * 512 * 2048 + 2048 + 512, norm = 1024;
+    const struct { const char *name; int64_t count; } at[] = {
+        {"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"llama-7b", 6738415616}, {"bert-base", 108891648}, {"vit-base", 86567656},
+        {"transformer-base", INT64_C(37000) * 512 + 6 * (attention + feed_forward + 2 * norm) + 6 * (2 * attention + feed_forward + 3 * norm)},
+        {"t5-small", 60506624 - 2 * 32 * 8}, {"palm-8b", 8316764160 + 524288 + 4096}, {"gpt-char", 800000}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        attn_transformer_options o = preset(at[i].name);
+        int64_t count = described(&o);
+        if (strcmp(at[i].name, "palm-8b") == 0) {
+            if (!(count > 8300000000 && count < 8700000000)) fail_msg("palm-8b has %lld parameters", (long long)count);
+            continue;
+        }
+        if (strcmp(at[i].name, "gpt-char") == 0) { /* nanoGPT says 0.80M */
+            const int64_t want = 4 * (12 * 128 * 128 + 2 * 128) + 128 + 65 * 128 + 64 * 128;
+            assert_int_equal(count, want);
+            continue;
+        }
+        if (count != at[i].count) fail_msg("%s: %lld parameters, expected %lld", at[i].name, (long long)count, (long long)at[i].count);
+        attn_cost_report r = {.struct_size = sizeof r};
+        OK(ctx, attn_transformer_memory(ctx, &o, 1, 64, 64, &r));
+        assert_int_equal(r.parameters, count);
+        assert_true(r.forward > 0 && r.peak_bytes > 16 * count);
+    }
+}
+
+/* every preset is described and costed without memory; those with a part that comes later name it when they are to be created */
+static void test_all(void **state)
+{
+    (void)state;
+    const struct { const char *name, *part; } later[] = {{"bert-base", "segment"}, {"t5-small", "T5"}, {"llama-7b", "rotary"}, {"palm-8b", "rotary"},
+                                                         {"vit-base", "patch"}};
+    attn_memory_report m = {.struct_size = sizeof m};
+    attn_cost_report r = {.struct_size = sizeof r};
+    OK(ctx, attn_context_reset_peak(ctx));
+    OK(ctx, attn_context_memory(ctx, &m));
+    const int64_t before = m.live;
+    int64_t count = 0;
+    for (const char *name; (name = attn_transformer_preset_name(count)) != NULL; count++) {
+        attn_transformer_options o = preset(name);
+        OK(ctx, attn_transformer_memory(ctx, &o, 1, 2048, 128, &r));
+        OK(ctx, attn_transformer_memory(ctx, &o, 0, 2048, 128, &r));
+        assert_true(described(&o) == r.parameters);
+        for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+            attn_transformer *model = NULL;
+            if (strcmp(later[i].name, name) == 0) FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_UNSUPPORTED, later[i].part);
+        }
+    }
+    assert_int_equal(count, 10);
+    assert_null(attn_transformer_preset_name(-1));
+    OK(ctx, attn_context_memory(ctx, &m));
+    if (m.live > before + (2 << 20) || m.peak > before + (2 << 20)) fail_msg("reports took %lld bytes", (long long)(m.peak - before));
+}
+
+/* those of this version, made smaller, are created and run */
+static void test_creation(void **state)
+{
+    (void)state;
+    const char *const names[] = {"transformer-base", "transformer-big", "gpt2", "gpt2-medium", "gpt-char"};
+    const int64_t lengths[2] = {3, 2};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        attn_transformer_options o = preset(names[i]);
+        attn_transformer *model = NULL;
+        model_batch batch;
+        o.encoder_layers = o.encoder_layers ? 1 : 0;
+        o.decoder_layers = 1;
+        o.source_vocabulary = 13;
+        o.width = o.heads * 4;
+        OK(ctx, attn_transformer_create(ctx, &o, &model));
+        model_batch_open(ctx, &batch, &o, 2, lengths, lengths, 1);
+        attn_tensor *logits = model_tensor(ctx, ATTN_FLOAT32, 5, 13);
+        OK(ctx, attn_transformer_forward(ctx, model, NULL, &batch.batch, logits));
+        attn_tensor_free(logits);
+        model_batch_close(&batch);
+        attn_transformer_free(model);
+    }
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    attn_transformer_options o = preset("gpt2");
+    char name[4];
+    int32_t rank;
+    int64_t shape[4];
+    FAILS(ctx, attn_transformer_preset(ctx, "gpt3", &o, sizeof o), ATTN_ERROR_INVALID_ARGUMENT, "gpt3");
+    FAILS(ctx, attn_transformer_preset(ctx, NULL, &o, sizeof o), ATTN_ERROR_INVALID_ARGUMENT, "name");
+    FAILS(ctx, attn_transformer_preset(ctx, "gpt2", NULL, sizeof o), ATTN_ERROR_INVALID_ARGUMENT, "options");
+    FAILS(ctx, attn_transformer_describe(ctx, &o, -1, sizeof name, name, &rank, shape), ATTN_ERROR_INVALID_ARGUMENT, "index");
+    OK(ctx, attn_transformer_describe(ctx, &o, 0, sizeof name, name, &rank, shape)); /* a long name is cut */
+    assert_int_equal(strlen(name), 3);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    attn_context_free(ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_all), cmocka_unit_test(test_creation),
+                                       cmocka_unit_test(test_errors)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
