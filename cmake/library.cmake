@@ -24,7 +24,8 @@ attn_objects(attn_plain ${plain_sources})
 target_compile_definitions(attn_plain PRIVATE ATTN__VERSION="${PROJECT_VERSION}" ATTN__BLAS="${ATTN_BLAS}")
 target_compile_options(attn_plain PRIVATE -fno-math-errno)
 
-# Vectors need the first two; a product and a sum become one instruction where the set has it. Never -ffast-math: NaN and infinity count.
+# Vectors need -fno-math-errno and -fno-trapping-math; a product and a sum become one instruction where the set has it. Never -ffast-math:
+# NaN and infinity count.
 set(kernel_flags -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd)
 function(attn_kernels isa)
     attn_objects(attn_kernels_${isa} ${blas_sources})

@@ -147,7 +147,7 @@ run_demo() {
     mkdir -p "$demo"
     find README.md LICENSE docs include src tests bench cmake -type f \( -name '*.md' -o -name '*.[ch]' -o -name '*.sh' -o -name '*.cmake' -o -name LICENSE \) |
         LC_ALL=C sort | while read -r file; do cat "$file"; done >"$demo/text.txt"
-    context=128 batch=12
+    context=64 batch=12
     set -- --data "$demo/text.txt" --task lm --tokens characters --layers 4 --heads 4 --width 128 --feed-forward 512 \
         --context $context --batch $batch --dropout 0 --optimizer adamw --lr 1e-3 --min-lr 1e-4 --beta2 0.99 --weight-decay 0.1 --clip 1 \
         --schedule cosine --seed 1
@@ -159,7 +159,7 @@ run_demo() {
     steps=$(echo "${speed:-8000}" | awk -v tokens=$((context * batch)) '{ n = int(50 * $1 / tokens / 20) * 20; if (n < 100) n = 100; if (n > 4000) n = 4000; print n }')
 
     say "training on $(wc -c <"$demo/text.txt" | tr -d ' ') bytes, the text of this project: $steps steps, about a minute"
-    "$build/attn" train "$@" --out "$demo/model" --steps "$steps" --decay-steps "$steps" --warmup $((steps / 20)) --eval-every $((steps / 4))
+    "$build/attn" train "$@" --out "$demo/model" --steps "$steps" --decay-steps "$steps" --warmup $((steps / 20)) --eval-every $((steps / 2))
 
     say "the curve (nats a character)"
     log=$demo/model/log.jsonl

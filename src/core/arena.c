@@ -16,6 +16,7 @@ struct attn__arena {
     attn__memory *memory;
     int64_t count, current;
     int64_t used, peak, joined; /* joined: the size of the one block that follows a reset; 0: no wish */
+    int64_t reserved;           /* what was asked for ahead: a block that joins others is not smaller */
     int32_t dry;
     attn_status status;
     block blocks[BLOCKS];
@@ -112,6 +113,8 @@ attn_status attn__arena_reserve(attn__arena *arena, int64_t bytes)
     int64_t asked;
     if (round_up(bytes, &asked)) return ATTN_ERROR_TOO_LARGE;
     if (arena->dry > 0 || asked == 0) return ATTN_OK;
+    arena->reserved = larger(arena->reserved, arena->used + asked);
+    if (arena->used == 0 && arena->count > 0 && arena->blocks[0].size < asked) drop_blocks(arena, 0);
     return make_room(arena, asked, asked);
 }
 
@@ -178,7 +181,7 @@ void attn__arena_reset(attn__arena *arena)
 {
     arena->used = 0;
     if (arena->count > 1) {
-        arena->joined = arena->peak;
+        arena->joined = larger(arena->peak, arena->reserved);
         drop_blocks(arena, 0);
     }
     if (arena->count == 1) arena->blocks[0].used = 0;

@@ -1,0 +1,258 @@
+#include "chart.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include "terminal.h"
+#include "text.h"
+
+#define TRAIN_RAW "#bcd0e8"
+#define TRAIN "#1f5fa8"
+#define VALID "#c8501e"
+#define INK "#24292f"
+#define QUIET "#5b6570"
+#define GRID "#e7eaee"
+
+/* the picture, and the plot in it */
+enum { WIDTH = 880, HEIGHT = 500, LEFT = 72, RIGHT = 760, TOP = 84, BOTTOM = 440 };
+
+typedef struct picture {
+    char *at;
+    size_t bytes, room;
+    int failed;
+} picture;
+typedef struct axes {
+    double low, high, tick;
+    int64_t steps, step_tick;
+} axes;
+
+static void put(picture *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(picture *p, const char *format, ...)
+{
+    char piece[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(piece, sizeof piece, format, arguments);
+    va_end(arguments);
+    if (p->failed || length < 0 || (size_t)length >= sizeof piece) {
+        p->failed = 1;
+        return;
+    }
+    if (p->bytes + (size_t)length + 1 > p->room) {
+        size_t room = 2 * p->room + sizeof piece;
+        char *larger = realloc(p->at, room);
+        p->failed = larger == NULL;
+        if (p->failed) return;
+        p->at = larger;
+        p->room = room;
+    }
+    memcpy(p->at + p->bytes, piece, (size_t)length + 1);
+    p->bytes += (size_t)length;
+}
+
+/* text as XML: what means something there is escaped, what is no character becomes '?' */
+static void put_text(picture *p, const char *words)
+{
+    const unsigned char *at = (const unsigned char *)words;
+    for (int64_t left = (int64_t)strlen(words), n; left > 0; at += n, left -= n) {
+        n = character_bytes(at, left);
+        if (*at == '&')
+            put(p, "&amp;");
+        else if (*at == '<')
+            put(p, "&lt;");
+        else if (*at == '>')
+            put(p, "&gt;");
+        else if (*at == '"')
+            put(p, "&quot;");
+        else if (n == 0 || *at < ' ' || *at == 127)
+            put(p, "?");
+        else
+            put(p, "%.*s", (int)n, (const char *)at);
+        if (n == 0) n = 1;
+    }
+}
+
+/* 1, 2 or 5 times a power of ten, so that `span` has about `count` of them */
+static double round_tick(double span, int count)
+{
+    double rough = span / count, power = pow(10, floor(log10(rough))), rest = rough / power;
+    return power * (rest < 1.5 ? 1 : rest < 3.5 ? 2 : rest < 7.5 ? 5 : 10);
+}
+
+static axes choose_axes(const run_log *log, int64_t steps)
+{
+    axes a = {INFINITY, -INFINITY, 0, steps, 0};
+    for (int64_t i = 0; i < log->count; i++) {
+        const double both[2] = {log->at[i].loss, log->at[i].valid_loss};
+        for (int j = 0; j < 2; j++) {
+            if (!isfinite(both[j])) continue;
+            a.low = fmin(a.low, both[j]);
+            a.high = fmax(a.high, both[j]);
+        }
+        if (log->at[i].step > a.steps) a.steps = log->at[i].step;
+    }
+    if (a.low > a.high) a.low = 0, a.high = 1;
+    if (a.high - a.low < 1e-3) a.low -= 0.05, a.high += 0.05;
+    a.tick = round_tick(a.high - a.low, 6);
+    a.low = a.tick * floor(a.low / a.tick);
+    a.high = a.tick * ceil(a.high / a.tick);
+    if (a.steps < 1) a.steps = 1;
+    a.step_tick = (int64_t)fmax(1, round_tick((double)a.steps, 8));
+    return a;
+}
+
+static double across(const axes *a, int64_t step)
+{
+    return LEFT + (double)(RIGHT - LEFT) * (double)step / (double)a->steps;
+}
+static double down(const axes *a, double loss)
+{
+    return BOTTOM - (BOTTOM - TOP) * (loss - a->low) / (a->high - a->low);
+}
+
+static void put_axes(picture *p, const axes *a)
+{
+    char number[32];
+    int digits = a->tick >= 0.999 ? 0 : (int)ceil(-log10(a->tick) - 1e-9);
+    for (int i = 0; i <= (int)lround((a->high - a->low) / a->tick); i++) {
+        double loss = a->low + i * a->tick, y = down(a, loss);
+        put(p, "<path d=\"M%d %.1fH%d\" stroke=\"" GRID "\"/>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>\n", LEFT, y, RIGHT,
+            LEFT - 10, y + 4.5, digits, loss + 0.0);
+    }
+    for (int64_t step = 0; step <= a->steps; step += a->step_tick) {
+        double x = across(a, step);
+        put(p, "<path d=\"M%.1f %dV%d\" stroke=\"" GRID "\"/>\n<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x, TOP,
+            BOTTOM, x, BOTTOM + 22, readable_count(step, number));
+    }
+    put(p, "<path d=\"M%d %dH%d\" stroke=\"#9aa3ad\"/>\n", LEFT, BOTTOM, RIGHT);
+    put(p, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n", (LEFT + RIGHT) / 2, BOTTOM + 46);
+    put(p, "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">loss, nats a token</text>\n", (TOP + BOTTOM) / 2);
+}
+
+/* the mean of the neighbours, nearer ones counting more */
+static double smooth(const run_log *log, int64_t i)
+{
+    int64_t reach = log->count / 30;
+    double sum = 0, weights = 0;
+    for (int64_t j = i - reach; j <= i + reach; j++) {
+        if (j < 0 || j >= log->count || !isfinite(log->at[j].loss)) continue;
+        double weight = (double)(reach + 1 - llabs(i - j));
+        sum += weight * log->at[j].loss;
+        weights += weight;
+    }
+    return weights > 0 ? sum / weights : NAN;
+}
+
+enum { RAW, SMOOTH, VALIDATION };
+static double value_at(const run_log *log, int64_t i, int curve)
+{
+    return curve == VALIDATION ? log->at[i].valid_loss : curve == SMOOTH ? smooth(log, i) : log->at[i].loss;
+}
+
+static void put_curve(picture *p, const run_log *log, const axes *a, int curve, const char *color, double thickness)
+{
+    int points = 0;
+    put(p, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linejoin=\"round\" stroke-linecap=\"round\" d=\"", color,
+        thickness);
+    for (int64_t i = 0; i < log->count; i++) {
+        double value = value_at(log, i, curve);
+        if (!isfinite(value)) continue;
+        put(p, "%s%.1f %.1f", points++ == 0 ? "M" : "L", across(a, log->at[i].step), down(a, value));
+    }
+    if (points == 0) put(p, "M0 0");
+    if (points == 1) put(p, "h0.1"); /* a dot */
+    put(p, "\"/>\n");
+}
+
+/* the last value that is there; 0: none */
+static int last_value(const run_log *log, int curve, int64_t *step, double *value)
+{
+    for (int64_t i = log->count - 1; i >= 0; i--) {
+        *value = value_at(log, i, curve);
+        *step = log->at[i].step;
+        if (isfinite(*value)) return 1;
+    }
+    return 0;
+}
+
+/* the last values, beside the ends of their curves and clear of each other */
+static void put_ends(picture *p, const run_log *log, const axes *a)
+{
+    const struct {
+        int curve;
+        const char *color, *name;
+    } at[2] = {{SMOOTH, TRAIN, "training"}, {VALIDATION, VALID, "validation"}};
+    double value[2], y[2] = {0, 0};
+    int64_t step[2];
+    int there[2];
+    for (int i = 0; i < 2; i++) {
+        there[i] = last_value(log, at[i].curve, &step[i], &value[i]);
+        if (there[i]) y[i] = down(a, value[i]);
+    }
+    double gap = 36 - fabs(y[0] - y[1]);
+    if (there[0] && there[1] && gap > 0) {
+        int lower = y[0] > y[1] ? 0 : 1;
+        y[lower] += gap / 2;
+        y[1 - lower] -= gap / 2;
+        double over = fmax(0, y[lower] - (BOTTOM - 24));
+        y[lower] -= over;
+        y[1 - lower] -= over;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!there[i]) continue;
+        double x = across(a, step[i]);
+        put(p, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\" stroke=\"#fff\" stroke-width=\"1.5\"/>\n", x, down(a, value[i]),
+            at[i].color);
+        put(p, "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\"><tspan font-size=\"16\" font-weight=\"600\">%.3f</tspan>", x + 12, y[i] + 2,
+            at[i].color, value[i]);
+        put(p, "<tspan x=\"%.1f\" dy=\"15\" font-size=\"12\">%s</tspan></text>\n", x + 12, at[i].name);
+    }
+}
+
+static void put_legend(picture *p)
+{
+    const struct {
+        const char *color, *name;
+        double thickness;
+        int x;
+    } at[3] = {{TRAIN_RAW, "training, single steps", 1.2, RIGHT - 430},
+               {TRAIN, "training, smoothed", 2.2, RIGHT - 258},
+               {VALID, "validation", 2.2, RIGHT - 104}};
+    for (int i = 0; i < 3; i++) {
+        put(p, "<path d=\"M%d %dh22\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n", at[i].x, TOP - 18, at[i].color, at[i].thickness);
+        if (i == 2) put(p, "<circle cx=\"%d\" cy=\"%d\" r=\"3.2\" fill=\"" VALID "\"/>\n", at[i].x + 11, TOP - 18);
+        put(p, "<text x=\"%d\" y=\"%d\" font-size=\"12\">%s</text>\n", at[i].x + 28, TOP - 14, at[i].name);
+    }
+}
+
+char *draw_chart(const run_log *log, int64_t steps, const chart_words *words)
+{
+    picture p = {NULL, 0, 0, 0};
+    axes a = choose_axes(log, steps);
+    put(&p,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "
+        "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"" QUIET "\">\n<title>",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
+    put_text(&p, words->title);
+    put(&p, "</title>\n<rect x=\"0.5\" y=\"0.5\" width=\"%d\" height=\"%d\" rx=\"10\" fill=\"#fff\" stroke=\"#d8dde3\"/>\n", WIDTH - 1,
+        HEIGHT - 1);
+    put(&p, "<text x=\"%d\" y=\"32\" font-size=\"18\" font-weight=\"600\" fill=\"" INK "\">", 24);
+    put_text(&p, words->title);
+    put(&p, "</text>\n<text x=\"24\" y=\"52\" font-size=\"12.5\">");
+    put_text(&p, words->subtitle);
+    put(&p, "</text>\n");
+    put_axes(&p, &a);
+    put_curve(&p, log, &a, RAW, TRAIN_RAW, 1.2);
+    put_curve(&p, log, &a, SMOOTH, TRAIN, 2.2);
+    put_curve(&p, log, &a, VALIDATION, VALID, 2.2);
+    for (int64_t i = 0; i < log->count; i++)
+        if (isfinite(log->at[i].valid_loss))
+            put(&p, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"" VALID "\"/>\n", across(&a, log->at[i].step),
+                down(&a, log->at[i].valid_loss));
+    put_ends(&p, log, &a);
+    put_legend(&p);
+    put(&p, "</svg>\n");
+    if (!p.failed) return p.at;
+    free(p.at);
+    return NULL;
+}

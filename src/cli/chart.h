@@ -1,0 +1,12 @@
+#ifndef ATTN_CLI_CHART_H
+#define ATTN_CLI_CHART_H
+#include "run_log.h"
+
+typedef struct chart_words {
+    const char *title, *subtitle;
+} chart_words;
+
+/* The curve of a run as an SVG picture: training loss, smoothed over what was measured, and validation loss. NULL when memory is short;
+   the caller frees the text. steps: where the axis ends at least. */
+char *draw_chart(const run_log *log, int64_t steps, const chart_words *words);
+#endif

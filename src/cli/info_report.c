@@ -1,0 +1,87 @@
+#include "info_report.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "message.h"
+
+/* decoder.layers.3.self_attention.query.weight -> decoder.layers.*.self_attention, and layer 3; output.weight -> output */
+static void module_of(const char *name, char path[256], long long *layer)
+{
+    const char *layers = strstr(name, ".layers.");
+    int used = 0;
+    *layer = -1;
+    if (layers != NULL && sscanf(layers, ".layers.%lld.%n", layer, &used) == 1 && used > 0) {
+        const char *rest = layers + used;
+        snprintf(path, 256, "%.*s.layers.*.%.*s", (int)(layers - name), name, (int)strcspn(rest, "."), rest);
+        return;
+    }
+    const char *dot = strrchr(name, '.');
+    snprintf(path, 256, "%.*s", dot != NULL ? (int)(dot - name) : 255, name);
+}
+
+static info_module *find_module(info_report *r, const char *path)
+{
+    for (int64_t i = 0; i < r->module_count; i++)
+        if (strcmp(r->modules[i].path, path) == 0) return &r->modules[i];
+    info_module *larger = realloc(r->modules, (size_t)(r->module_count + 1) * sizeof *larger);
+    if (larger == NULL) return NULL;
+    r->modules = larger;
+    info_module *made = &r->modules[r->module_count++];
+    *made = (info_module){.layers = 0};
+    snprintf(made->path, sizeof made->path, "%s", path);
+    return made;
+}
+
+static int collect_modules(attn_context *ctx, info_report *r)
+{
+    attn_status status;
+    char name[256], path[256];
+    int32_t rank;
+    int64_t shape[4];
+    for (int64_t i = 0; (status = attn_transformer_describe(ctx, &r->options, i, (int64_t)sizeof name, name, &rank, shape)) == ATTN_OK;
+         i++) {
+        long long layer;
+        module_of(name, path, &layer);
+        info_module *m = find_module(r, path);
+        if (m == NULL) return fail(EXIT_MACHINE, "%s: not enough memory", r->name);
+        int64_t numbers = shape[0] * shape[1] * shape[2] * shape[3];
+        m->parameters += numbers;
+        m->tensors++;
+        if (layer + 1 > m->layers) m->layers = layer + 1;
+        r->parameters += numbers;
+    }
+    return status == ATTN_ERROR_END_OF_DATA ? 0 : fail_call(ctx, status, r->name);
+}
+
+static int collect_costs(attn_context *ctx, info_report *r)
+{
+    if (r->batch > INT64_MAX / r->length || r->batch > INT32_MAX)
+        return fail(EXIT_INPUT, "--length, --batch: got %lld and %lld, expected fewer tokens", (long long)r->length, (long long)r->batch);
+    if (r->options.positions == ATTN_POSITIONS_LEARNED && r->length > r->options.context)
+        return fail(EXIT_INPUT, "--length: got %lld, expected at most %lld: the model's positions are learned", (long long)r->length,
+                    (long long)r->options.context);
+    r->training.struct_size = sizeof r->training;
+    r->inference.struct_size = sizeof r->inference;
+    int64_t rows = r->length * r->batch;
+    attn_status status = ATTN_OK;
+    if (r->options.output_head) status = attn_transformer_memory(ctx, &r->options, 1, rows, r->length, &r->training);
+    if (status == ATTN_OK) status = attn_transformer_memory(ctx, &r->options, 0, rows, r->length, &r->inference);
+    return status == ATTN_OK ? 0 : fail_call(ctx, status, r->name);
+}
+
+int info_collect(attn_context *ctx, info_report *r)
+{
+    const attn_transformer_options *o = &r->options;
+    int status = collect_modules(ctx, r);
+    if (status == 0) status = collect_costs(ctx, r);
+    int64_t key_heads = o->key_heads != ATTN_DERIVED ? o->key_heads : o->heads,
+            size = o->head_size != ATTN_DERIVED ? o->head_size : o->width / o->heads;
+    r->cache_bytes = 2 * o->decoder_layers * key_heads * size * r->length * r->batch * (o->dtype == ATTN_FLOAT64 ? 8 : 4);
+    return status;
+}
+
+void info_free(info_report *r)
+{
+    free(r->modules);
+    r->modules = NULL;
+}

@@ -1,0 +1,28 @@
+#ifndef ATTN_CLI_INFO_REPORT_H
+#define ATTN_CLI_INFO_REPORT_H
+#include <attn/attn.h>
+#include <jansson.h>
+
+/* Parameters whose names differ only in the number of the layer and in what follows their module. */
+typedef struct info_module {
+    char path[256];
+    int64_t parameters, tensors, layers;
+} info_module;
+
+/* What "attn info" knows of a model. */
+typedef struct info_report {
+    const char *name;
+    attn_transformer_options options;
+    json_t *settings;                               /* of its training; NULL: unknown */
+    int64_t length, batch, parameters, cache_bytes; /* cache_bytes: keys and values of a full length, 0 without a decoder */
+    info_module *modules;
+    int64_t module_count;
+    attn_cost_report training, inference; /* cost and memory at length and batch */
+} info_report;
+
+/* Everything but name, options, settings, length and batch. 0, or the exit status after one line. */
+int info_collect(attn_context *ctx, info_report *r);
+int info_print(const info_report *r);
+int info_print_json(const info_report *r);
+void info_free(info_report *r);
+#endif

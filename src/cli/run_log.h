@@ -1,0 +1,30 @@
+#ifndef ATTN_CLI_RUN_LOG_H
+#define ATTN_CLI_RUN_LOG_H
+#include <stdint.h>
+#include <stdio.h>
+
+/* One report of a run. NAN: not known. */
+typedef struct log_entry {
+    int64_t step;
+    double loss, valid_loss, rate, gradient_norm, tokens_per_second;
+} log_entry;
+
+/* DIR/log.jsonl: a JSON object a line, and the same in memory for the chart. */
+typedef struct run_log {
+    char *path;
+    FILE *file;
+    log_entry *at;
+    int64_t count, room;
+} run_log;
+
+/* A new log. 0, or the exit status after one line. */
+int log_create(run_log *log, const char *path);
+
+/* An old log up to a step, what came later is cut off; an absent log is a new one, and lines that are no reports are dropped. */
+int log_continue(run_log *log, const char *path, int64_t step);
+
+/* Writes a line at once. 0, or 1 with the system's reason. */
+int log_add(run_log *log, const log_entry *entry, const char **problem);
+
+void log_close(run_log *log);
+#endif
