@@ -52,6 +52,8 @@ attn_status attn__cancelled(attn_context *ctx); /* the same look, between pieces
 attn_status attn__options_init(void *options, uint64_t size, const void *defaults, uint64_t own_size);
 attn_status attn__options_read(attn_context *ctx, const char *argument, const void *options, const void *defaults, uint64_t own_size,
                                uint64_t smallest, void *out);
+/* A struct the library will write (a report), checked before anything is computed. */
+attn_status attn__report_check(attn_context *ctx, const char *argument, const void *report, uint64_t smallest);
 /* for structs the library writes (reports): copies min(struct_size, own_size) bytes, keeps the caller's struct_size */
 attn_status attn__report_write(attn_context *ctx, const char *argument, void *report, const void *values, uint64_t own_size,
                                uint64_t smallest);

@@ -51,13 +51,18 @@ attn_status attn__options_read(attn_context *ctx, const char *argument, const vo
     return ATTN_OK;
 }
 
+attn_status attn__report_check(attn_context *ctx, const char *argument, const void *report, uint64_t smallest)
+{
+    if (report == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got NULL, expected a struct to fill", argument);
+    return check_size(ctx, argument, size_of(report), smallest);
+}
+
 attn_status attn__report_write(attn_context *ctx, const char *argument, void *report, const void *values, uint64_t own_size,
                                uint64_t smallest)
 {
-    if (report == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got NULL, expected a struct to fill", argument);
-    uint64_t size = size_of(report);
-    attn_status status = check_size(ctx, argument, size, smallest);
+    attn_status status = attn__report_check(ctx, argument, report, smallest);
     if (status != ATTN_OK) return status;
+    uint64_t size = size_of(report);
     memset(report, 0, (size_t)size);
     memcpy(report, values, (size_t)smaller(size, own_size));
     memcpy(report, &size, sizeof size);

@@ -122,7 +122,7 @@ attn_status BLAS(linear_d_input)(attn_context *ctx, const view *dy, const view *
 }
 
 /* db += sums of columns first .. end of dy: float over SUM_ROWS rows, double over those */
-enum { SUM_ROWS = 64, SUM_COLUMNS = 64 };
+enum { SUM_ROWS = 64, SUM_COLUMNS = 256 };
 static void add_column_sums(const view *dy, int64_t first, int64_t end, float *db)
 {
     for (int64_t column = first; column < end; column += SUM_COLUMNS) {
@@ -161,7 +161,7 @@ attn_status BLAS(linear_d_weight)(attn_context *ctx, const view *dy, const view 
     if (in > 0) {
         job.cut = BLAS(product_grid)(out, in, dy->rows);
     } else {
-        grid sums = {out, 1, 4 * SUM_COLUMNS, 1, 1, tiles_of(out, 4 * SUM_COLUMNS)};
+        grid sums = {out, 1, SUM_COLUMNS, 1, 1, tiles_of(out, SUM_COLUMNS)};
         job.cut = sums;
         job.to = NULL;
     }
