@@ -10,7 +10,7 @@ typedef struct bench_config {
     int64_t encoder_layers, decoder_layers, width, heads, feed_forward, vocabulary, batch, length;
     const char *preset;
     double label_smoothing;
-    int32_t adam;                 /* ATTN_OPTIMIZER_* */
+    int32_t adam; /* ATTN_OPTIMIZER_* */
 } bench_config;
 const bench_config *bench_config_find(const char *name); /* NULL: none */
 const bench_config *bench_config_at(int64_t index);      /* NULL past the end */
@@ -26,7 +26,7 @@ void bench_products_free(bench_products *products);
 /* Pins every thread of the context to a processor of its own; before: what the caller's thread had. */
 void bench_pin(attn_context *ctx, int32_t threads, cpu_set_t *before);
 double bench_seconds(void);
-double bench_median(double *values, int64_t count); /* sorts */
+double bench_median(double *values, int64_t count);                       /* sorts */
 void bench_fail(attn_context *ctx, attn_status status, const char *what); /* ends the program unless OK */
 
 int bench_step(int argc, char **argv);

@@ -1,5 +1,5 @@
-#include "bench.h"
 #include <string.h>
+#include "bench.h"
 
 static const bench_config configs[] = {
     {"gpt-char", 0, 4, 128, 4, 512, 65, 12, 64, "gpt-char", 0, ATTN_OPTIMIZER_ADAMW},

@@ -1,6 +1,6 @@
-#include "bench.h"
 #include <stdio.h>
 #include <string.h>
+#include "bench.h"
 
 static const char HELP[] =
     "attn-bench: what libattn's speed is, as ratios within one run\n"

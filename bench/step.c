@@ -1,10 +1,18 @@
-#include "bench.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "bench.h"
 
-typedef struct run { const bench_config *config; int32_t threads, rounds, json; } run;
-typedef struct result { double step, products, ratio, gflop; int64_t allocations; int32_t threads; double loss; } result;
+typedef struct run {
+    const bench_config *config;
+    int32_t threads, rounds, json;
+} run;
+typedef struct result {
+    double step, products, ratio, gflop;
+    int64_t allocations;
+    int32_t threads;
+    double loss;
+} result;
 
 static attn_tensor *tokens(attn_context *ctx, int64_t rows, int64_t vocabulary, uint32_t seed)
 {
@@ -15,7 +23,13 @@ static attn_tensor *tokens(attn_context *ctx, int64_t rows, int64_t vocabulary, 
     return made;
 }
 
-typedef struct session { attn_transformer *model; attn_trainer *trainer; attn_tensor *source, *target, *labels; attn_layout *layout; attn_batch batch; } session;
+typedef struct session {
+    attn_transformer *model;
+    attn_trainer *trainer;
+    attn_tensor *source, *target, *labels;
+    attn_layout *layout;
+    attn_batch batch;
+} session;
 
 static void open_session(attn_context *ctx, const bench_config *c, session *s)
 {
@@ -123,10 +137,11 @@ static int report(const run *r)
 {
     result m = measure(r);
     if (r->json)
-        printf("{\"config\":\"%s\",\"threads\":%d,\"rounds\":%d,\"step_ms\":%.4f,\"products_ms\":%.4f,\"ratio\":%.4f,\"products_gflop\":%.3f,"
-               "\"products_gflops\":%.1f,\"allocations\":%lld}\n",
-               r->config->name, (int)m.threads, (int)r->rounds, 1e3 * m.step, 1e3 * m.products, m.ratio, m.gflop, m.gflop / m.products,
-               (long long)m.allocations);
+        printf(
+            "{\"config\":\"%s\",\"threads\":%d,\"rounds\":%d,\"step_ms\":%.4f,\"products_ms\":%.4f,\"ratio\":%.4f,\"products_gflop\":%.3f,"
+            "\"products_gflops\":%.1f,\"allocations\":%lld}\n",
+            r->config->name, (int)m.threads, (int)r->rounds, 1e3 * m.step, 1e3 * m.products, m.ratio, m.gflop, m.gflop / m.products,
+            (long long)m.allocations);
     else
         printf("%-17s %d threads  step %8.2f ms  products %8.2f ms (%.0f GFLOP/s)  ratio %.3f  allocations after the second step: %lld\n",
                r->config->name, (int)m.threads, 1e3 * m.step, 1e3 * m.products, m.gflop / m.products, m.ratio, (long long)m.allocations);
@@ -139,10 +154,14 @@ int bench_step(int argc, char **argv)
     const char *name = "all";
     for (int i = 0; i < argc; i++) {
         int more = i + 1 < argc;
-        if (strcmp(argv[i], "--json") == 0) r.json = 1;
-        else if (strcmp(argv[i], "--config") == 0 && more) name = argv[++i];
-        else if (strcmp(argv[i], "--threads") == 0 && more) r.threads = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--rounds") == 0 && more) r.rounds = atoi(argv[++i]);
+        if (strcmp(argv[i], "--json") == 0)
+            r.json = 1;
+        else if (strcmp(argv[i], "--config") == 0 && more)
+            name = argv[++i];
+        else if (strcmp(argv[i], "--threads") == 0 && more)
+            r.threads = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--rounds") == 0 && more)
+            r.rounds = atoi(argv[++i]);
         else {
             fprintf(stderr, "attn-bench: step: got \"%s\", expected --config NAME, --threads N, --rounds N or --json\n", argv[i]);
             return 2;

@@ -1,10 +1,10 @@
-#include "bench.h"
-#include "core/context.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include "bench.h"
+#include "core/context.h"
 
 double bench_seconds(void)
 {
@@ -32,7 +32,11 @@ void bench_fail(attn_context *ctx, attn_status status, const char *what)
     exit(1);
 }
 
-typedef struct pin_job { atomic_int arrived; int32_t threads; cpu_set_t allowed; } pin_job;
+typedef struct pin_job {
+    atomic_int arrived;
+    int32_t threads;
+    cpu_set_t allowed;
+} pin_job;
 
 /* every worker takes one tile and waits for the others, so that each of them is pinned once */
 static void pin_tile(void *data, int64_t tile, int32_t worker)
@@ -54,6 +58,8 @@ void bench_pin(attn_context *ctx, int32_t threads, cpu_set_t *before)
     pin_job job = {.threads = threads};
     sched_getaffinity(0, sizeof job.allowed, &job.allowed);
     *before = job.allowed;
-    if (threads > 1) attn__run(ctx, threads, pin_tile, &job);
-    else pin_tile(&job, 0, 0);
+    if (threads > 1)
+        attn__run(ctx, threads, pin_tile, &job);
+    else
+        pin_tile(&job, 0, 0);
 }

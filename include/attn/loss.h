@@ -5,13 +5,17 @@ ATTN_BEGIN
 /* Defaults: no smoothing, ignored_label -1, the sum, form 0. */
 typedef struct attn_cross_entropy_options {
     uint64_t struct_size;
-    double label_smoothing;             /* in [0, 1] */
-    int64_t ignored_label;              /* counted in neither numerator nor denominator; negative labels never are */
-    int32_t mean, smoothing_form;       /* mean 1: divided by the count of this call. smoothing_form 0: (6.4), smoothing / classes on
+    double label_smoothing;       /* in [0, 1] */
+    int64_t ignored_label;        /* counted in neither numerator nor denominator; negative labels never are */
+    int32_t mean, smoothing_form; /* mean 1: divided by the count of this call. smoothing_form 0: (6.4), smoothing / classes on
                                            every class; 1: smoothing / (classes - 1) on every class but the label */
 } attn_cross_entropy_options;
 /* sum: of the loss over counted rows; unsmoothed_sum: of -log p(label), for perplexity; count: counted rows */
-typedef struct attn_loss_report { uint64_t struct_size; double sum, unsmoothed_sum; int64_t count; } attn_loss_report;
+typedef struct attn_loss_report {
+    uint64_t struct_size;
+    double sum, unsmoothed_sum;
+    int64_t count;
+} attn_loss_report;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 bytes. Since: 0.0.1 */
 ATTN_API attn_status attn_cross_entropy_options_init(attn_cross_entropy_options *options, uint64_t size);

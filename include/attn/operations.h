@@ -14,18 +14,28 @@ ATTN_BEGIN
 
 /* IDENTITY u; RELU max(0, u), gradient 0 at 0; GELU u Phi(u) with erf (5.12); GELU_TANH its tanh form; SWISH u sigmoid(beta u) (5.13);
    SIGMOID; TANH */
-enum { ATTN_ACTIVATION_IDENTITY = 0, ATTN_ACTIVATION_RELU = 1, ATTN_ACTIVATION_GELU = 2, ATTN_ACTIVATION_GELU_TANH = 3,
-       ATTN_ACTIVATION_SWISH = 4, ATTN_ACTIVATION_SIGMOID = 5, ATTN_ACTIVATION_TANH = 6 };
+enum {
+    ATTN_ACTIVATION_IDENTITY = 0,
+    ATTN_ACTIVATION_RELU = 1,
+    ATTN_ACTIVATION_GELU = 2,
+    ATTN_ACTIVATION_GELU_TANH = 3,
+    ATTN_ACTIVATION_SWISH = 4,
+    ATTN_ACTIVATION_SIGMOID = 5,
+    ATTN_ACTIVATION_TANH = 6
+};
 
 /* (2.1) y = x W^T + b. x [rows, in], weight [out, in], bias [out] or NULL, y [rows, out]. Since: 0.0.1 */
-ATTN_API attn_status attn_linear(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight, const attn_tensor *bias, attn_tensor *y);
+ATTN_API attn_status attn_linear(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight,
+                                 const attn_tensor *bias, attn_tensor *y);
 
 /* y = act(x G^T + g) * (x U^T + u), the gated linear unit: SwiGLU with ATTN_ACTIVATION_SWISH (beta 1), GEGLU with _GELU.
    weight [2 out, in]: the rows of G, then those of U; bias [2 out] alike, or NULL; y [rows, out]. Since: 0.0.1 */
-ATTN_API attn_status attn_linear_gated(attn_context *ctx, attn_tape *tape, int32_t activation, const attn_tensor *x, const attn_tensor *weight, const attn_tensor *bias, attn_tensor *y);
+ATTN_API attn_status attn_linear_gated(attn_context *ctx, attn_tape *tape, int32_t activation, const attn_tensor *x,
+                                       const attn_tensor *weight, const attn_tensor *bias, attn_tensor *y);
 
 /* y = act(x), elementwise: (5.12), (5.13). beta: for Swish alone, one element, which gets a gradient; NULL: 1. y as x. Since: 0.0.1 */
-ATTN_API attn_status attn_activation(attn_context *ctx, attn_tape *tape, int32_t activation, const attn_tensor *x, const attn_tensor *beta, attn_tensor *y);
+ATTN_API attn_status attn_activation(attn_context *ctx, attn_tape *tape, int32_t activation, const attn_tensor *x, const attn_tensor *beta,
+                                     attn_tensor *y);
 
 /* (2.9), (2.29) y = exp(x - max) / sum, over each row. Minus infinity gives 0; a row of nothing else gives a row of zeros.
    y as x. Since: 0.0.1 */
@@ -35,14 +45,17 @@ ATTN_API attn_status attn_log_softmax(attn_context *ctx, attn_tape *tape, const 
 
 /* (5.14) to (5.17) y = weight (x - mean) / sqrt(variance + epsilon) + bias over each row, variance in two passes and over the width.
    weight, bias [width], each may be NULL (1 and 0). epsilon: finite, at least 0; the monograph's is 1e-6. y as x. Since: 0.0.1 */
-ATTN_API attn_status attn_layer_norm(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight, const attn_tensor *bias, double epsilon, attn_tensor *y);
+ATTN_API attn_status attn_layer_norm(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight,
+                                     const attn_tensor *bias, double epsilon, attn_tensor *y);
 /* y = weight x / sqrt(mean of x^2 + epsilon) over each row. weight [width] or NULL. y as x. Since: 0.0.1 */
-ATTN_API attn_status attn_rms_norm(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight, double epsilon, attn_tensor *y);
+ATTN_API attn_status attn_rms_norm(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_tensor *weight, double epsilon,
+                                   attn_tensor *y);
 
 /* (6.9) With a tape that trains: y is 0 with probability rate, else x / (1 - rate); otherwise y = x. rate in [0, 1]; 1 gives zeros.
    The choice is a pure function of the tape's seed and step, site, and each element's sequence, position and column. layout: segments
    that tile the rows, or NULL: one of all rows. y as x. Since: 0.0.1 */
-ATTN_API attn_status attn_dropout(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_layout *layout, double rate, uint64_t site, attn_tensor *y);
+ATTN_API attn_status attn_dropout(attn_context *ctx, attn_tape *tape, const attn_tensor *x, const attn_layout *layout, double rate,
+                                  uint64_t site, attn_tensor *y);
 
 /* (5.20) y = a + b, of equal rows and width. Since: 0.0.1 */
 ATTN_API attn_status attn_add(attn_context *ctx, attn_tape *tape, const attn_tensor *a, const attn_tensor *b, attn_tensor *y);

@@ -13,7 +13,12 @@ typedef struct attn_tape attn_tape;
 
 /* training 1: dropout acts. seed and step name the random numbers of dropout, which are a pure function of these two, the site, the
    sequence and the position. Defaults: all 0: gradients of the evaluated function. reserved is 0. */
-typedef struct attn_tape_options { uint64_t struct_size; int32_t training, reserved; uint64_t seed; int64_t step; } attn_tape_options;
+typedef struct attn_tape_options {
+    uint64_t struct_size;
+    int32_t training, reserved;
+    uint64_t seed;
+    int64_t step;
+} attn_tape_options;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 bytes. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_options_init(attn_tape_options *options, uint64_t size);
@@ -44,6 +49,7 @@ ATTN_API attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const a
    Errors: INVALID_ARGUMENT (outputs[i] not on the tape, a handle of a set not on the tape or given twice), SHAPE, DTYPE, BAD_STATE,
    CANCELLED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_backward(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *outputs,
-                                        const attn_tensor *const *output_gradients, int64_t gradients_count, attn_gradients *const *gradients);
+                                        const attn_tensor *const *output_gradients, int64_t gradients_count,
+                                        attn_gradients *const *gradients);
 ATTN_END
 #endif

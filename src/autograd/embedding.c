@@ -34,11 +34,10 @@ static attn_status copy_tokens(attn_context *ctx, attn_tape *tape, const view *t
 {
     int64_t bytes = attn__dtype_bytes(tokens->dtype);
     *out = *tokens;
-    if (ctx->dry) return ATTN_OK;
     out->row_stride = 1;
     out->data = attn__arena_take(attn__tape_records(ctx, tape), tokens->rows * bytes);
     if (out->data == NULL) return attn__fail_memory(ctx, attn__arena_status(attn__tape_records(ctx, tape)), "tokens");
-    for (int64_t i = 0; i < tokens->rows; i++)
+    for (int64_t i = 0; !ctx->dry && i < tokens->rows; i++)
         memcpy((char *)out->data + i * bytes, (const char *)tokens->data + i * tokens->row_stride * bytes, (size_t)bytes);
     return ATTN_OK;
 }

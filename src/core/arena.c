@@ -113,9 +113,11 @@ attn_status attn__arena_reserve(attn__arena *arena, int64_t bytes)
     int64_t asked;
     if (round_up(bytes, &asked)) return ATTN_ERROR_TOO_LARGE;
     if (arena->dry > 0 || asked == 0) return ATTN_OK;
-    arena->reserved = larger(arena->reserved, arena->used + asked);
+    if (asked > INT64_MAX - arena->used) return ATTN_ERROR_TOO_LARGE;
     if (arena->used == 0 && arena->count > 0 && arena->blocks[0].size < asked) drop_blocks(arena, 0);
-    return make_room(arena, asked, asked);
+    attn_status status = make_room(arena, asked, asked);
+    if (status == ATTN_OK) arena->reserved = larger(arena->reserved, arena->used + asked);
+    return status;
 }
 
 static void *fail(attn__arena *arena, attn_status status)

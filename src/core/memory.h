@@ -30,7 +30,7 @@ typedef struct attn__mark {
 } attn__mark;
 attn_status attn__arena_create(attn__memory *memory, int32_t dry, attn__arena **out);
 void attn__arena_free(attn__arena *arena);                          /* NULL is fine */
-attn_status attn__arena_reserve(attn__arena *arena, int64_t bytes); /* one block that holds this much */
+attn_status attn__arena_reserve(attn__arena *arena, int64_t bytes); /* one block with room for this much, now and after every reset */
 void *attn__arena_take(attn__arena *arena, int64_t bytes);          /* 64-byte aligned, not zeroed; NULL: see attn__arena_status */
 attn_status attn__arena_status(const attn__arena *arena);           /* why the last take gave NULL */
 attn__mark attn__arena_mark(const attn__arena *arena);

@@ -1,5 +1,5 @@
-#include "generator.h"
 #include <string.h>
+#include "generator.h"
 
 static int stops(const attn_generator *g, int32_t token)
 {
@@ -35,12 +35,14 @@ static attn_status check_tokens(attn_context *ctx, const attn_generator *g, int6
 {
     int64_t vocabulary = attn__generator_plan(g)->output.out;
     if (count != g->options.sequences)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "count: got %lld, expected the generator's %lld sequences", (long long)count, (long long)g->options.sequences);
-    if (tokens == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got NULL, expected an array of %lld", (long long)count);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "count: got %lld, expected the generator's %lld sequences", (long long)count,
+                          (long long)g->options.sequences);
+    if (tokens == NULL)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got NULL, expected an array of %lld", (long long)count);
     for (int64_t s = 0; s < count; s++)
         if (!g->finished[s] && (tokens[s] < 0 || tokens[s] >= vocabulary))
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %d for sequence %lld, expected 0 to %lld", (int)tokens[s], (long long)s,
-                              (long long)vocabulary - 1);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %d for sequence %lld, expected 0 to %lld", (int)tokens[s],
+                              (long long)s, (long long)vocabulary - 1);
     return ATTN_OK;
 }
 
@@ -68,8 +70,10 @@ static attn_status accept(attn_context *ctx, attn_generator *g, const int32_t *t
     for (int64_t s = 0; status == ATTN_OK && s < sequences; s++) {
         if (g->finished[s]) continue;
         g->scores[s] += score[s];
-        if (stops(g, tokens[s])) g->finished[s] = 1;
-        else g->tokens[s * g->options.capacity + g->made[s]++] = tokens[s];
+        if (stops(g, tokens[s]))
+            g->finished[s] = 1;
+        else
+            g->tokens[s * g->options.capacity + g->made[s]++] = tokens[s];
     }
     return status;
 }
@@ -105,15 +109,19 @@ static attn_status choose(attn_context *ctx, const attn_generator *g, int32_t *t
         uniform[s] = attn__uniform53(words[0], words[1]);
     }
     attn_status status = attn__kernels_for(ctx, logits.dtype, &kernels);
-    return status == ATTN_OK ? kernels->next_token(ctx, &logits, g->options.temperature, g->options.top_k, g->options.top_p, uniform, tokens) : status;
+    return status == ATTN_OK
+               ? kernels->next_token(ctx, &logits, g->options.temperature, g->options.top_k, g->options.top_p, uniform, tokens)
+               : status;
 }
 
 static attn_status step(attn_context *ctx, attn_generator *g, int64_t count, int32_t *tokens, int32_t *finished)
 {
     if (count != g->options.sequences)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "count: got %lld, expected the generator's %lld sequences", (long long)count, (long long)g->options.sequences);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "count: got %lld, expected the generator's %lld sequences", (long long)count,
+                          (long long)g->options.sequences);
     if (tokens == NULL || finished == NULL)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got NULL, expected an array of %lld", tokens ? "finished" : "tokens", (long long)count);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got NULL, expected an array of %lld", tokens ? "finished" : "tokens",
+                          (long long)count);
     int32_t *chosen = attn__scratch(ctx, count * (int64_t)sizeof *chosen);
     if (chosen == NULL) return attn__arena_status(ctx->scratch);
     attn_status status = choose(ctx, g, chosen);
@@ -140,10 +148,14 @@ static attn_status result(attn_context *ctx, const attn_generator *g, int64_t se
                           int64_t *count, double *score)
 {
     if (sequence < 0 || sequence >= g->options.sequences)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "sequence: got %lld, expected 0 to %lld", (long long)sequence, (long long)g->options.sequences - 1);
-    if (rank != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "rank: got %lld, expected 0 as there is one result a sequence", (long long)rank);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "sequence: got %lld, expected 0 to %lld", (long long)sequence,
+                          (long long)g->options.sequences - 1);
+    if (rank != 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "rank: got %lld, expected 0 as there is one result a sequence",
+                          (long long)rank);
     if (count == NULL || capacity < 0 || (capacity > 0 && tokens == NULL))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got NULL or a capacity of %lld, expected room", (long long)capacity);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got NULL or a capacity of %lld, expected room",
+                          (long long)capacity);
     *count = g->made[sequence];
     if (score != NULL) *score = g->scores[sequence];
     if (*count > capacity)
@@ -152,8 +164,8 @@ static attn_status result(attn_context *ctx, const attn_generator *g, int64_t se
     return ATTN_OK;
 }
 
-attn_status attn_generator_result(attn_context *ctx, attn_generator *generator, int64_t sequence, int64_t rank, int64_t capacity, int32_t *tokens,
-                                  int64_t *count, double *score)
+attn_status attn_generator_result(attn_context *ctx, attn_generator *generator, int64_t sequence, int64_t rank, int64_t capacity,
+                                  int32_t *tokens, int64_t *count, double *score)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;

@@ -2,8 +2,16 @@
 #include <math.h>
 #include <string.h>
 
-static const attn_generator_options defaults = {.struct_size = sizeof(attn_generator_options), .sequences = 1, .beam = 1, .capacity = ATTN_DERIVED,
-                                                .temperature = 1, .top_p = 1, .length_penalty = 1, .top_k = 0, .seed = 1, .stop_count = 0,
+static const attn_generator_options defaults = {.struct_size = sizeof(attn_generator_options),
+                                                .sequences = 1,
+                                                .beam = 1,
+                                                .capacity = ATTN_DERIVED,
+                                                .temperature = 1,
+                                                .top_p = 1,
+                                                .length_penalty = 1,
+                                                .top_k = 0,
+                                                .seed = 1,
+                                                .stop_count = 0,
                                                 .stops = NULL};
 
 attn_status attn_generator_options_init(attn_generator_options *options, uint64_t size)
@@ -13,27 +21,37 @@ attn_status attn_generator_options_init(attn_generator_options *options, uint64_
 
 static attn_status check_options(attn_context *ctx, const attn_generator_options *o)
 {
-    if (o->sequences < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "sequences: got %lld, expected at least 1", (long long)o->sequences);
+    if (o->sequences < 1)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "sequences: got %lld, expected at least 1", (long long)o->sequences);
     if (o->beam < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "beam: got %lld, expected at least 1", (long long)o->beam);
-    if (o->beam > 1) return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "beam: beam search is not in this version, got %lld", (long long)o->beam);
-    if (o->capacity < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "capacity: got %lld, expected at least 1 row", (long long)o->capacity);
+    if (o->beam > 1)
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "beam: beam search is not in this version, got %lld", (long long)o->beam);
+    if (o->capacity < 1)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "capacity: got %lld, expected at least 1 row", (long long)o->capacity);
     if (!(o->temperature >= 0 && isfinite(o->temperature)))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "temperature: got %g, expected a finite number of at least 0 (0: the likeliest token)", o->temperature);
-    if (!(o->top_p > 0 && o->top_p <= 1)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_p: got %g, expected above 0 and at most 1", o->top_p);
-    if (o->top_k < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_k: got %lld, expected at least 0 (0: off)", (long long)o->top_k);
-    if (!isfinite(o->length_penalty)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "length_penalty: got %g, expected a finite number", o->length_penalty);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "temperature: got %g, expected a finite number of at least 0 (0: the likeliest token)", o->temperature);
+    if (!(o->top_p > 0 && o->top_p <= 1))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_p: got %g, expected above 0 and at most 1", o->top_p);
+    if (o->top_k < 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_k: got %lld, expected at least 0 (0: off)", (long long)o->top_k);
+    if (!isfinite(o->length_penalty))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "length_penalty: got %g, expected a finite number", o->length_penalty);
     if (o->stop_count < 0 || (o->stop_count > 0 && o->stops == NULL))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "stops: got %s for a count of %lld", o->stops ? "an array" : "NULL", (long long)o->stop_count);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "stops: got %s for a count of %lld", o->stops ? "an array" : "NULL",
+                          (long long)o->stop_count);
     return ATTN_OK;
 }
 
 static attn_status check_model(attn_context *ctx, const attn__transformer_plan *plan)
 {
     if (!plan->has_decoder || !plan->has_output)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no %s, so it cannot generate", plan->has_decoder ? "output head" : "decoder");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no %s, so it cannot generate",
+                          plan->has_decoder ? "output head" : "decoder");
     for (int64_t i = 0; i < plan->decoder.side.layers; i++)
         if (plan->decoder.masks[i] != NULL && !attn__mask_fits_cache(plan->decoder.masks[i]))
-            return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "model: the mask of decoder layer %lld depends on where a stretch begins, which a cache does not keep",
+            return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
+                              "model: the mask of decoder layer %lld depends on where a stretch begins, which a cache does not keep",
                               (long long)i);
     return ATTN_OK;
 }
@@ -48,8 +66,14 @@ static attn_status take(attn_context *ctx, attn_generator *g, int64_t count, int
     return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, "a generator's caches");
 }
 
-static int64_t key_columns(const attn__attention_module *m) { return m->options.key_heads * m->options.head_size; }
-static int64_t value_columns(const attn__attention_module *m) { return m->options.key_heads * m->options.value_head_size; }
+static int64_t key_columns(const attn__attention_module *m)
+{
+    return m->options.key_heads * m->options.head_size;
+}
+static int64_t value_columns(const attn__attention_module *m)
+{
+    return m->options.key_heads * m->options.value_head_size;
+}
 
 static view cache_view(const attn_generator *g, char **at, int64_t rows, int64_t columns)
 {
@@ -67,7 +91,8 @@ static attn_status cache_bytes(attn_context *ctx, const attn_generator *g, int c
     for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
         const attn__attention_module *m = cross ? &plan->decoder.layers[i].cross : &plan->decoder.layers[i].self;
         int64_t columns = key_columns(m) + value_columns(m), bytes;
-        if (attn__multiply(rows, columns * attn__dtype_bytes(g->parameters->dtype), &bytes) || attn__sum(bytes, 128, &bytes) || attn__sum(*out, bytes, out))
+        if (attn__multiply(rows, columns * attn__dtype_bytes(g->parameters->dtype), &bytes) || attn__sum(bytes, 128, &bytes) ||
+            attn__sum(*out, bytes, out))
             return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
     }
     return ATTN_OK;
@@ -77,7 +102,8 @@ static attn_status make_self_caches(attn_context *ctx, attn_generator *g)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
     int64_t rows;
-    if (attn__multiply(g->options.sequences, g->options.capacity, &rows)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+    if (attn__multiply(g->options.sequences, g->options.capacity, &rows))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
     attn_status status = take(ctx, g, plan->decoder.side.layers, (int64_t)sizeof(attn__layer_cache), &g->caches);
     if (status == ATTN_OK) status = cache_bytes(ctx, g, 0, rows, &g->self_bytes);
     if (status == ATTN_OK) status = take(ctx, g, g->self_bytes, 1, &g->self_cache);
@@ -151,19 +177,30 @@ static attn_status make(attn_context *ctx, const attn_transformer *model, const 
     g->parameters = attn__parameters_retain(model->parameters);
     g->options = o;
     status = build(ctx, g);
-    if (status == ATTN_OK) *out = g;
-    else attn_generator_free(g);
+    if (status == ATTN_OK)
+        *out = g;
+    else
+        attn_generator_free(g);
     return status;
 }
 
-attn_status attn_generator_create(attn_context *ctx, const attn_transformer *model, const attn_generator_options *options, attn_generator **out)
+attn_status attn_generator_create(attn_context *ctx, const attn_transformer *model, const attn_generator_options *options,
+                                  attn_generator **out)
 {
     if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the generator");
-    else status = make(ctx, model, options, out);
+    if (out == NULL)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the generator");
+    else
+        status = make(ctx, model, options, out);
     return attn__leave(ctx, status);
+}
+
+/* what was never taken has a size that may not even be a number */
+static void give_back(const attn_generator *g, void *pointer, int64_t rows, int64_t columns, int64_t element)
+{
+    if (pointer != NULL) attn__deallocate(g->memory, pointer, rows * columns * element);
 }
 
 void attn_generator_free(attn_generator *g)
@@ -172,17 +209,17 @@ void attn_generator_free(attn_generator *g)
     attn__memory *memory = g->memory;
     const attn__transformer_plan *plan = attn__generator_plan(g);
     int64_t sequences = g->options.sequences;
-    attn__deallocate(memory, g->caches, plan->decoder.side.layers * (int64_t)sizeof(attn__layer_cache));
-    attn__deallocate(memory, g->self_cache, g->self_bytes);
-    attn__deallocate(memory, g->cross_cache, g->cross_bytes);
-    attn__deallocate(memory, g->filled, sequences * (int64_t)sizeof *g->filled);
-    attn__deallocate(memory, g->made, sequences * (int64_t)sizeof *g->made);
-    attn__deallocate(memory, g->finished, sequences * (int64_t)sizeof *g->finished);
-    attn__deallocate(memory, g->scores, sequences * (int64_t)sizeof *g->scores);
-    attn__deallocate(memory, g->memory_segments, sequences * (int64_t)sizeof *g->memory_segments);
-    attn__deallocate(memory, g->tokens, sequences * g->options.capacity * (int64_t)sizeof *g->tokens);
-    attn__deallocate(memory, g->stops, g->options.stop_count * (int64_t)sizeof *g->stops);
-    attn__deallocate(memory, g->logits, sequences * plan->output.out * attn__dtype_bytes(plan->options.dtype));
+    give_back(g, g->caches, plan->decoder.side.layers, 1, (int64_t)sizeof(attn__layer_cache));
+    give_back(g, g->self_cache, g->self_bytes, 1, 1);
+    give_back(g, g->cross_cache, g->cross_bytes, 1, 1);
+    give_back(g, g->filled, sequences, 1, (int64_t)sizeof *g->filled);
+    give_back(g, g->made, sequences, 1, (int64_t)sizeof *g->made);
+    give_back(g, g->finished, sequences, 1, (int64_t)sizeof *g->finished);
+    give_back(g, g->scores, sequences, 1, (int64_t)sizeof *g->scores);
+    give_back(g, g->memory_segments, sequences, 1, (int64_t)sizeof *g->memory_segments);
+    give_back(g, g->tokens, sequences, g->options.capacity, (int64_t)sizeof *g->tokens);
+    give_back(g, g->stops, g->options.stop_count, 1, (int64_t)sizeof *g->stops);
+    give_back(g, g->logits, sequences, plan->output.out, attn__dtype_bytes(plan->options.dtype));
     attn__parameters_release(g->parameters);
     g->magic = 0;
     attn__deallocate(memory, g, (int64_t)sizeof *g);

@@ -8,22 +8,25 @@
 struct attn_generator {
     uint64_t magic;
     attn__memory *memory;
-    attn_parameters *parameters;      /* counted; the model's plan lives with it */
-    attn_generator_options options;   /* stops points into `stops` */
+    attn_parameters *parameters;    /* counted; the model's plan lives with it */
+    attn_generator_options options; /* stops points into `stops` */
     int32_t *stops;
-    attn__layer_cache *caches;        /* [decoder layers] */
-    void *self_cache, *cross_cache;   /* the memory of all layers' self and cross caches */
+    attn__layer_cache *caches;      /* [decoder layers] */
+    void *self_cache, *cross_cache; /* the memory of all layers' self and cross caches */
     int64_t self_bytes, cross_bytes, cross_rows;
-    int64_t *filled, *made;           /* [sequences]: rows in the cache; tokens generated */
-    int32_t *tokens, *finished;       /* [sequences * capacity] generated tokens; [sequences] */
-    double *scores;                   /* [sequences] sum of log-probabilities of generated tokens */
-    attn_segment *memory_segments;    /* [sequences]: rows of the encoder's memory */
-    void *logits;                     /* [sequences, vocabulary] */
+    int64_t *filled, *made;        /* [sequences]: rows in the cache; tokens generated */
+    int32_t *tokens, *finished;    /* [sequences * capacity] generated tokens; [sequences] */
+    double *scores;                /* [sequences] sum of log-probabilities of generated tokens */
+    attn_segment *memory_segments; /* [sequences]: rows of the encoder's memory */
+    void *logits;                  /* [sequences, vocabulary] */
     attn_tensor logits_tensor;
-    int64_t draws;                    /* random numbers are a function of seed, sequence and this */
+    int64_t draws; /* random numbers are a function of seed, sequence and this */
     int32_t prompted, reserved;
 };
-static inline const attn__transformer_plan *attn__generator_plan(const attn_generator *g) { return g->parameters->plan; }
+static inline const attn__transformer_plan *attn__generator_plan(const attn_generator *g)
+{
+    return g->parameters->plan;
+}
 
 /* rows of encoder memory: makes room in the cross caches and points the layers' views at it */
 attn_status attn__generator_cross_reserve(attn_context *ctx, attn_generator *g, int64_t rows);

@@ -1,6 +1,6 @@
-#include "generator.h"
-#include "../tensor/layout.h"
 #include <string.h>
+#include "../tensor/layout.h"
+#include "generator.h"
 
 static attn_status check(attn_context *ctx, const attn_generator *g, int prompted)
 {
@@ -15,13 +15,15 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
                          attn__segments *keys, attn__segments *memory)
 {
     attn_segment *query = attn__scratch(ctx, segments.count * (int64_t)sizeof *query);
-    attn_segment *key = attn__scratch(ctx, segments.count * (int64_t)sizeof *key), *source = attn__scratch(ctx, segments.count * (int64_t)sizeof *source);
+    attn_segment *key = attn__scratch(ctx, segments.count * (int64_t)sizeof *key),
+                 *source = attn__scratch(ctx, segments.count * (int64_t)sizeof *source);
     if (query == NULL || key == NULL || source == NULL) return attn__arena_status(ctx->scratch);
     for (int64_t i = 0; i < segments.count; i++) {
         int64_t s = owner[i], length = segments.at[i].length;
         if (length > g->options.capacity - g->filled[s])
-            return attn__fail(ctx, ATTN_ERROR_FULL, "generator: sequence %lld has %lld of %lld cache rows left, expected room for %lld", (long long)s,
-                              (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity, (long long)length);
+            return attn__fail(ctx, ATTN_ERROR_FULL, "generator: sequence %lld has %lld of %lld cache rows left, expected room for %lld",
+                              (long long)s, (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity,
+                              (long long)length);
         query[i] = (attn_segment){segments.at[i].start, length, g->filled[s], s};
         key[i] = (attn_segment){s * g->options.capacity, g->filled[s] + length, 0, s};
         source[i] = g->memory_segments[s];
@@ -33,7 +35,8 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
 }
 
 /* logits of the last row of every segment, to the rows of their sequences */
-static attn_status last_logits(const attn__call *call, attn_generator *g, const attn__value *hidden, attn__segments segments, const int64_t *owner)
+static attn_status last_logits(const attn__call *call, attn_generator *g, const attn__value *hidden, attn__segments segments,
+                               const int64_t *owner)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
     const attn__kernels *kernels;
@@ -87,7 +90,8 @@ static attn_status remember(const attn__call *call, attn_generator *g, const att
     const attn__transformer_plan *plan = attn__generator_plan(g);
     attn__value memory;
     attn_status status = attn__generator_cross_reserve(call->ctx, g, batch->source.rows);
-    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
+    if (status == ATTN_OK)
+        status = attn__tape_temporary(call->ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
     if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
     for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
         attn__mark mark = attn__arena_mark(call->ctx->scratch);
@@ -107,17 +111,18 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
     if (status != ATTN_OK) return status;
     attn__segments segments = views.target_stream.segments;
     if (segments.count != g->options.sequences)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected the generator's %lld sequences", (long long)segments.count,
-                          (long long)g->options.sequences);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected the generator's %lld sequences",
+                          (long long)segments.count, (long long)g->options.sequences);
     int64_t *owner = attn__scratch(ctx, segments.count * (int64_t)sizeof *owner);
     if (owner == NULL) return attn__arena_status(ctx->scratch);
     for (int64_t s = 0; s < segments.count; s++) {
         owner[s] = s;
         if (segments.at[s].length < 1)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "target_layout: segment %lld is empty, expected at least one token to start from", (long long)s);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "target_layout: segment %lld is empty, expected at least one token to start from", (long long)s);
         if (segments.at[s].length > g->options.capacity)
-            return attn__fail(ctx, ATTN_ERROR_FULL, "target_layout: segment %lld has %lld tokens, expected at most the capacity of %lld", (long long)s,
-                              (long long)segments.at[s].length, (long long)g->options.capacity);
+            return attn__fail(ctx, ATTN_ERROR_FULL, "target_layout: segment %lld has %lld tokens, expected at most the capacity of %lld",
+                              (long long)s, (long long)segments.at[s].length, (long long)g->options.capacity);
     }
     forget(g);
     if (plan->has_encoder) status = remember(&call, g, &views);
@@ -140,11 +145,14 @@ static attn_status prompt_tokens(attn_context *ctx, attn_generator *g, int64_t c
     attn_batch batch;
     attn_tensor target;
     if (g->options.sequences != 1)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has %lld sequences, expected 1 (use attn_generator_prompt)", (long long)g->options.sequences);
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has %lld sequences, expected 1 (use attn_generator_prompt)",
+                          (long long)g->options.sequences);
     if (attn__generator_plan(g)->has_encoder)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: its model has an encoder, expected a batch with a source (use attn_generator_prompt)");
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE,
+                          "generator: its model has an encoder, expected a batch with a source (use attn_generator_prompt)");
     if (tokens == NULL || count < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %s and a count of %lld, expected at least one token", tokens ? "an array" : "NULL", (long long)count);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %s and a count of %lld, expected at least one token",
+                          tokens ? "an array" : "NULL", (long long)count);
     attn__tensor_borrow(&target, ATTN_INT32, 1, &count, (void *)(uintptr_t)tokens);
     attn_batch_init(&batch, sizeof batch);
     batch.target = &target;
@@ -165,7 +173,8 @@ attn_status attn_generator_logits(attn_context *ctx, attn_generator *generator, 
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     status = check(ctx, generator, 1);
-    if (status == ATTN_OK && logits == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "logits: got NULL, expected a place for the tensor");
+    if (status == ATTN_OK && logits == NULL)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "logits: got NULL, expected a place for the tensor");
     if (status == ATTN_OK) *logits = &generator->logits_tensor;
     return attn__leave(ctx, status);
 }

@@ -1,58 +1,68 @@
 #include <attn/cost.h>
-#include "dry.h"
-#include "report.h"
-#include "../tensor/layout.h"
 #include <stdio.h>
 #include <string.h>
+#include "../tensor/layout.h"
+#include "dry.h"
+#include "report.h"
 
 enum { BLOCK = 64 }; /* what blocks of a mask are listed by in reports */
+
+/* adds a * b * c; too large stays at the largest number */
+static void grow(int64_t *total, int64_t a, int64_t b, int64_t c)
+{
+    int64_t part = 0;
+    if (attn__multiply(a, b, &part) || attn__multiply(part, c, &part) || attn__sum(*total, part, total)) *total = INT64_MAX;
+}
 
 /* multiply-adds of the monograph: projections (3.15), full attention m n (d_k + d_v) per head (2.39), feed-forward (5.10) */
 static int64_t pairs(attn__segments query, attn__segments key)
 {
     int64_t sum = 0;
-    for (int64_t i = 0; i < query.count; i++) sum += query.at[i].length * key.at[i].length;
+    for (int64_t i = 0; i < query.count; i++) grow(&sum, query.at[i].length, key.at[i].length, 1);
     return sum;
 }
 
-static int64_t attention_formula(const attn_attention_options *o, int64_t rows, int64_t key_rows, int64_t pair_count)
+static void attention_formula(int64_t *sum, const attn_attention_options *o, int64_t rows, int64_t key_rows, int64_t pair_count)
 {
-    int64_t sum = pair_count * o->heads * (o->head_size + o->value_head_size);
-    if (o->project_query) sum += rows * o->query_width * o->heads * o->head_size;
-    if (o->project_key) sum += key_rows * o->key_width * o->key_heads * o->head_size;
-    if (o->project_value) sum += key_rows * o->value_width * o->key_heads * o->value_head_size;
-    if (o->project_output) sum += rows * o->heads * o->value_head_size * o->output_width;
-    return sum;
+    grow(sum, pair_count, o->heads, o->head_size + o->value_head_size);
+    if (o->project_query) grow(sum, rows, o->query_width, o->heads * o->head_size);
+    if (o->project_key) grow(sum, key_rows, o->key_width, o->key_heads * o->head_size);
+    if (o->project_value) grow(sum, key_rows, o->value_width, o->key_heads * o->value_head_size);
+    if (o->project_output) grow(sum, rows, o->heads * o->value_head_size, o->output_width);
 }
 
-static int64_t stack_formula(const attn__stack *stack, int64_t rows, int64_t memory_rows, int64_t own_pairs, int64_t memory_pairs)
+static void stack_formula(int64_t *sum, const attn__stack *stack, int64_t rows, int64_t memory_rows, int64_t own_pairs,
+                          int64_t memory_pairs)
 {
-    int64_t sum = 0;
     for (int64_t i = 0; i < stack->side.layers; i++) {
         const attn__layer *l = &stack->layers[i];
-        sum += attention_formula(&l->self.options, rows, rows, own_pairs);
-        if (l->has_cross) sum += attention_formula(&l->cross.options, rows, memory_rows, memory_pairs);
-        sum += rows * l->feed_forward.options.width * l->feed_forward.options.hidden * (l->feed_forward.options.gated ? 3 : 2);
+        attention_formula(sum, &l->self.options, rows, rows, own_pairs);
+        if (l->has_cross) attention_formula(sum, &l->cross.options, rows, memory_rows, memory_pairs);
+        grow(sum, rows, l->feed_forward.options.width, l->feed_forward.options.hidden * (l->feed_forward.options.gated ? 3 : 2));
     }
-    return sum;
 }
 
 static int64_t formula(const attn__transformer_plan *plan, const attn__batch_views *b)
 {
     int64_t sum = 0;
     const attn__segments s = b->source_stream.segments, t = b->target_stream.segments;
-    if (plan->has_encoder) sum += stack_formula(&plan->encoder, b->source.rows, 0, pairs(s, s), 0);
+    if (plan->has_encoder) stack_formula(&sum, &plan->encoder, b->source.rows, 0, pairs(s, s), 0);
     if (plan->has_decoder)
-        sum += stack_formula(&plan->decoder, b->target.rows, b->source.rows, pairs(t, t), plan->has_encoder ? pairs(t, s) : 0);
-    if (plan->has_output) sum += b->rows * plan->output.in * plan->output.out;
+        stack_formula(&sum, &plan->decoder, b->target.rows, b->source.rows, pairs(t, t), plan->has_encoder ? pairs(t, s) : 0);
+    if (plan->has_output) grow(&sum, b->rows, plan->output.in, plan->output.out);
     return sum;
+}
+
+static int64_t twice(int64_t n)
+{
+    return n > INT64_MAX / 2 ? INT64_MAX : 2 * n;
 }
 
 /* tokens that are not there, in the segments of a layout */
 static attn_status dry_side(const attn__call *call, const attn_layout *layout, view *tokens, attn__stream *stream)
 {
     attn__value value;
-    attn_status status = attn__tape_temporary(call->ctx, call->tape, layout->rows, 1, ATTN_INT32, &value);
+    attn_status status = attn__tape_temporary(call->ctx, NULL, layout->rows, 1, ATTN_INT32, &value);
     *tokens = value.at;
     return status == ATTN_OK ? attn__stream_open(call, "layout", layout, layout->rows, stream) : status;
 }
@@ -76,7 +86,20 @@ static attn_status dry_forward(const attn__call *call, const attn__transformer_p
     return status == ATTN_OK ? attn__transformer_logits(call, plan, &hidden, &logits) : status;
 }
 
-static attn_status dry_run(attn__dry *dry, int training, const attn_layout *source, const attn_layout *target, attn_cost_report *r, attn__need *need)
+/* what one kernel at a time takes beside its arguments: partial sums of a norm's gain, a table of positions, the order of tokens, sums of
+   attention's rows; and the streams of a batch */
+static int64_t kernel_scratch(const attn_transformer_options *o, int64_t rows)
+{
+    int64_t wide = o->width > o->decoder_width ? o->width : o->decoder_width,
+            heads = o->heads > o->decoder_heads ? o->heads : o->decoder_heads;
+    int64_t vocabulary = o->source_vocabulary > o->target_vocabulary ? o->source_vocabulary : o->target_vocabulary, sum = 0;
+    grow(&sum, rows, wide + heads + 24, 4);
+    grow(&sum, vocabulary + 2, 8, 1);
+    return sum;
+}
+
+static attn_status dry_run(attn__dry *dry, int training, const attn_layout *source, const attn_layout *target, attn_cost_report *r,
+                           attn__need *need)
 {
     const attn__transformer_plan *plan = attn__transformer_plan_of(dry->model);
     attn_parameters *set = dry->model->parameters;
@@ -104,13 +127,16 @@ static attn_status dry_run(attn__dry *dry, int training, const attn_layout *sour
     r->backward = dry->ctx->counts.multiply_adds - r->forward;
     r->bytes = dry->ctx->counts.bytes;
     r->forward_formula = formula(plan, &views);
-    r->backward_formula = training ? 2 * r->forward_formula : 0;
+    r->backward_formula = training ? twice(r->forward_formula) : 0;
     int64_t element = attn__dtype_bytes(set->dtype);
     r->parameters = set->elements;
     *need = (attn__need){.scratch = attn__arena_peak(dry->ctx->scratch)};
+    grow(&need->scratch, kernel_scratch(&plan->options, views.source.rows + views.target.rows), 1, 1);
     attn__tape_most(dry->tape, &need->values, &need->records, &need->gradients);
     /* weights; with training their gradients and two moments */
-    r->peak_bytes = set->flat_elements * element * (training ? 4 : 1) + need->values + need->records + need->gradients + need->scratch;
+    grow(&r->peak_bytes, set->flat_elements, element, training ? 4 : 1);
+    const int64_t parts[4] = {need->values, need->records, need->gradients, need->scratch};
+    for (int i = 0; i < 4; i++) grow(&r->peak_bytes, parts[i], 1, 1);
     return status;
 }
 
@@ -146,7 +172,8 @@ attn_status attn_transformer_cost(attn_context *ctx, const attn_transformer_opti
     if (status == ATTN_OK && o.encoder_layers > 0) status = check_layout(ctx, "source", source);
     if (status == ATTN_OK && o.decoder_layers > 0) status = check_layout(ctx, "target", target);
     if (status == ATTN_OK && o.encoder_layers > 0 && o.decoder_layers > 0 && source->count != target->count)
-        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "target: got %lld segments, expected %lld as in source", (long long)target->count, (long long)source->count);
+        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "target: got %lld segments, expected %lld as in source", (long long)target->count,
+                            (long long)source->count);
     if (status == ATTN_OK) status = report_model(ctx, &o, training != 0, source, target, &r, &need);
     if (status == ATTN_OK) status = attn__report_write(ctx, "report", report, &r, sizeof r, sizeof r);
     return attn__leave(ctx, status);
@@ -168,8 +195,9 @@ static attn_status report_rows(attn_context *ctx, const attn_transformer_options
 {
     attn_layout *layout = NULL;
     if (rows < 0 || longest < 1 || rows / longest > INT32_MAX)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1",
-                          (long long)rows, (long long)longest);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
+                          (long long)longest);
     attn_status status = layout_of(ctx, rows, longest, &layout);
     if (status == ATTN_OK) status = report_model(ctx, o, training, layout, layout, r, need);
     attn_layout_free(layout);
@@ -183,8 +211,8 @@ attn_status attn__transformer_need(attn_context *ctx, const attn_transformer_opt
     return report_rows(ctx, options, training, rows, longest, &r, out);
 }
 
-attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows, int64_t longest,
-                                    attn_cost_report *report)
+attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows,
+                                    int64_t longest, attn_cost_report *report)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
@@ -197,22 +225,24 @@ attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_op
     return attn__leave(ctx, status);
 }
 
-attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_options *options, int64_t index, int64_t capacity, char *name,
-                                      int32_t *rank, int64_t *shape)
+attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_options *options, int64_t index, int64_t capacity,
+                                      char *name, int32_t *rank, int64_t *shape)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     attn_transformer_options o;
     attn__dry dry = {NULL, NULL, NULL};
     if (index < 0 || capacity < 1 || name == NULL || rank == NULL || shape == NULL)
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "index, name, rank, shape: got index %lld, capacity %lld or a NULL, expected all three",
-                            (long long)index, (long long)capacity);
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                            "index, name, rank, shape: got index %lld, capacity %lld or a NULL, expected all three", (long long)index,
+                            (long long)capacity);
     if (status == ATTN_OK) status = attn__transformer_resolve(ctx, options, &o);
     if (status == ATTN_OK) status = attn__dry_open(ctx, &o, &dry);
     if (status == ATTN_OK) {
         const attn_parameters *set = dry.model->parameters;
         if (index >= set->count)
-            status = attn__fail(ctx, ATTN_ERROR_END_OF_DATA, "index: got %lld, the model has %lld parameters", (long long)index, (long long)set->count);
+            status = attn__fail(ctx, ATTN_ERROR_END_OF_DATA, "index: got %lld, the model has %lld parameters", (long long)index,
+                                (long long)set->count);
         else {
             snprintf(name, (size_t)capacity, "%s", set->at[index].name);
             *rank = set->at[index].rank;
@@ -236,7 +266,8 @@ attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options 
     if (status == ATTN_OK) status = check_layout(ctx, "query", query);
     if (status == ATTN_OK) status = attn__expect(ctx, "key", key, ATTN__MAGIC_LAYOUT, "attn_layout");
     if (status == ATTN_OK && query->count != key->count)
-        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "key: got %lld segments, expected %lld as in query", (long long)key->count, (long long)query->count);
+        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "key: got %lld segments, expected %lld as in query", (long long)key->count,
+                            (long long)query->count);
     if (status == ATTN_OK && mask != NULL) status = attn__expect(ctx, "mask", mask, ATTN__MAGIC_MASK, "attn_mask");
     if (status != ATTN_OK) return attn__leave(ctx, status);
     attn__segments q = attn__layout_segments(query), k = attn__layout_segments(key);
@@ -244,19 +275,23 @@ attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options 
     if (status == ATTN_OK) status = attn__block_map_build(ctx, ctx->scratch, mask, q, k, BLOCK, BLOCK, &map);
     if (status != ATTN_OK) return attn__leave(ctx, status);
     attn_cost_report r = {.struct_size = sizeof r};
-    int64_t projections = attention_formula(&o, query->rows, key->rows, 0), size = o.head_size + o.value_head_size;
-    r.forward = projections + map.listed * o.heads * size;
-    r.backward = 2 * projections + map.listed * o.heads * (3 * o.head_size + 2 * o.value_head_size); /* scores once more, then dP, dQ, dK, dV */
-    r.forward_formula = attention_formula(&o, query->rows, key->rows, pairs(q, k));
-    r.backward_formula = 2 * r.forward_formula;
-    const int64_t columns[2] = {o.heads * o.head_size + o.heads * o.value_head_size, o.key_heads * size};
-    int64_t element = attn__dtype_bytes(o.dtype);
-    if (o.project_query) r.parameters += o.query_width * o.heads * o.head_size + (o.bias_query ? o.heads * o.head_size : 0);
-    if (o.project_key) r.parameters += o.key_width * o.key_heads * o.head_size + (o.bias_key ? o.key_heads * o.head_size : 0);
-    if (o.project_value) r.parameters += o.value_width * o.key_heads * o.value_head_size + (o.bias_value ? o.key_heads * o.value_head_size : 0);
-    if (o.project_output) r.parameters += o.heads * o.value_head_size * o.output_width + (o.bias_output ? o.output_width : 0);
-    r.bytes = element * (r.parameters + query->rows * (o.query_width + columns[0] + o.output_width) + key->rows * (o.key_width + columns[1]));
-    r.peak_bytes = element * (query->rows * (columns[0] + o.heads) + key->rows * columns[1]);
+    const int64_t q_columns = o.heads * o.head_size, k_columns = o.key_heads * o.head_size, v_columns = o.key_heads * o.value_head_size,
+                  columns = o.heads * o.value_head_size, element = attn__dtype_bytes(o.dtype);
+    attention_formula(&r.forward, &o, query->rows, key->rows, 0);
+    r.backward = twice(r.forward);
+    grow(&r.forward, map.listed, o.heads, o.head_size + o.value_head_size);
+    grow(&r.backward, map.listed, o.heads, 3 * o.head_size + 2 * o.value_head_size); /* scores once more, then dP, dQ, dK, dV */
+    attention_formula(&r.forward_formula, &o, query->rows, key->rows, pairs(q, k));
+    r.backward_formula = twice(r.forward_formula);
+    if (o.project_query) grow(&r.parameters, o.query_width + (o.bias_query != 0), q_columns, 1);
+    if (o.project_key) grow(&r.parameters, o.key_width + (o.bias_key != 0), k_columns, 1);
+    if (o.project_value) grow(&r.parameters, o.value_width + (o.bias_value != 0), v_columns, 1);
+    if (o.project_output) grow(&r.parameters, columns + (o.bias_output != 0), o.output_width, 1);
+    grow(&r.bytes, element, r.parameters, 1);
+    grow(&r.bytes, element, query->rows, o.query_width + q_columns + columns + o.output_width);
+    grow(&r.bytes, element, key->rows, o.key_width + k_columns + v_columns);
+    grow(&r.peak_bytes, element, query->rows, q_columns + columns + o.heads);
+    grow(&r.peak_bytes, element, key->rows, k_columns + v_columns);
     status = attn__report_write(ctx, "report", report, &r, sizeof r, sizeof r);
     return attn__leave(ctx, status);
 }

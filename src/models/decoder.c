@@ -33,8 +33,10 @@ attn_status attn_decoder_create(attn_context *ctx, const attn_transformer_option
         decoder->magic = ATTN__MAGIC_DECODER;
         decoder->memory = attn__memory_retain(ctx->memory);
         status = build(ctx, &o, decoder);
-        if (status == ATTN_OK) *out = decoder;
-        else attn_decoder_free(decoder);
+        if (status == ATTN_OK)
+            *out = decoder;
+        else
+            attn_decoder_free(decoder);
     }
     return attn__leave(ctx, status);
 }
@@ -63,28 +65,36 @@ attn_status attn_decoder_set_mask(attn_context *ctx, attn_decoder *decoder, int6
     return attn__leave(ctx, status);
 }
 
-typedef struct sides { const attn_tensor *x, *memory; const attn_layout *layout, *memory_layout; const attn_mask *mask, *memory_mask; } sides;
+typedef struct sides {
+    const attn_tensor *x, *memory;
+    const attn_layout *layout, *memory_layout;
+    const attn_mask *mask, *memory_mask;
+} sides;
 
 static attn_status check_mask(attn_context *ctx, const char *name, const attn_mask *mask)
 {
     return mask != NULL ? attn__expect(ctx, name, mask, ATTN__MAGIC_MASK, "attn_mask") : ATTN_OK;
 }
 
-static attn_status take_memory(const attn__call *call, const attn_decoder *decoder, const sides *given, attn__layer_inputs *in, attn__value *memory)
+static attn_status take_memory(const attn__call *call, const attn_decoder *decoder, const sides *given, attn__layer_inputs *in,
+                               attn__value *memory)
 {
     const attn__stack *stack = decoder->parameters->plan;
     attn_context *ctx = call->ctx;
     attn__stream keys;
     view at;
     if (stack->side.memory_width == 0)
-        return given->memory == NULL ? ATTN_OK : attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "memory: got a tensor, expected NULL as the decoder has no cross-attention");
+        return given->memory == NULL ? ATTN_OK
+                                     : attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                                                  "memory: got a tensor, expected NULL as the decoder has no cross-attention");
     attn_status status = attn__rows(ctx, "memory", given->memory, decoder->dtype, &at);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "memory", &at, -1, 1, stack->side.memory_width);
     if (status == ATTN_OK) status = attn__stream_keys(call, "memory_layout", given->memory_layout, at.rows, &keys);
     if (status == ATTN_OK && keys.segments.count != in->stream.segments.count)
-        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "memory_layout: got %lld segments, expected %lld as in layout", (long long)keys.segments.count,
-                            (long long)in->stream.segments.count);
-    if (status == ATTN_OK) status = attn__mask_check(ctx, "memory_mask", given->memory_mask, stack->side.heads, in->stream.segments, keys.segments);
+        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "memory_layout: got %lld segments, expected %lld as in layout",
+                            (long long)keys.segments.count, (long long)in->stream.segments.count);
+    if (status == ATTN_OK)
+        status = attn__mask_check(ctx, "memory_mask", given->memory_mask, stack->side.heads, in->stream.segments, keys.segments);
     if (status == ATTN_OK) status = attn__tape_input(ctx, call->tape, "memory", given->memory, &at, memory);
     in->memory_segments = keys.segments;
     in->memory = memory;
@@ -115,9 +125,9 @@ static attn_status forward(const attn__call *call, const attn_decoder *decoder, 
     return status == ATTN_OK ? attn__stack_run(call, stack, &input, &in, &y) : status;
 }
 
-attn_status attn_decoder_forward(attn_context *ctx, const attn_decoder *decoder, attn_tape *tape, const attn_tensor *x, const attn_tensor *memory,
-                                 const attn_layout *layout, const attn_layout *memory_layout, const attn_mask *mask, const attn_mask *memory_mask,
-                                 attn_tensor *output)
+attn_status attn_decoder_forward(attn_context *ctx, const attn_decoder *decoder, attn_tape *tape, const attn_tensor *x,
+                                 const attn_tensor *memory, const attn_layout *layout, const attn_layout *memory_layout,
+                                 const attn_mask *mask, const attn_mask *memory_mask, attn_tensor *output)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;

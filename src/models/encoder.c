@@ -33,8 +33,10 @@ attn_status attn_encoder_create(attn_context *ctx, const attn_transformer_option
         encoder->magic = ATTN__MAGIC_ENCODER;
         encoder->memory = attn__memory_retain(ctx->memory);
         status = build(ctx, &o, encoder);
-        if (status == ATTN_OK) *out = encoder;
-        else attn_encoder_free(encoder);
+        if (status == ATTN_OK)
+            *out = encoder;
+        else
+            attn_encoder_free(encoder);
     }
     return attn__leave(ctx, status);
 }
@@ -85,8 +87,8 @@ static attn_status forward(const attn__call *call, const attn_encoder *encoder, 
     return status == ATTN_OK ? attn__stack_run(call, stack, &input, &in, &y) : status;
 }
 
-attn_status attn_encoder_forward(attn_context *ctx, const attn_encoder *encoder, attn_tape *tape, const attn_tensor *x, const attn_layout *layout,
-                                 const attn_mask *mask, attn_tensor *output)
+attn_status attn_encoder_forward(attn_context *ctx, const attn_encoder *encoder, attn_tape *tape, const attn_tensor *x,
+                                 const attn_layout *layout, const attn_mask *mask, attn_tensor *output)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;

@@ -8,7 +8,8 @@ attn__side attn__encoder_side(const attn_transformer_options *o)
 
 attn__side attn__decoder_side(const attn_transformer_options *o)
 {
-    return (attn__side){o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward, o->encoder_layers > 0 ? o->width : 0};
+    return (attn__side){o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward,
+                        o->encoder_layers > 0 ? o->width : 0};
 }
 
 static attn_status plan_attention(const attn__scope *scope, const char *name, const attn_transformer_options *o, const attn__side *side,
@@ -33,7 +34,8 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, module) : status;
 }
 
-static attn_status plan_norm(const attn__scope *scope, const char *name, const attn_transformer_options *o, int64_t width, attn__norm_module *module)
+static attn_status plan_norm(const attn__scope *scope, const char *name, const attn_transformer_options *o, int64_t width,
+                             attn__norm_module *module)
 {
     return attn__norm_plan(scope, name, width, o->norm, o->norm_bias, o->norm_epsilon, module);
 }
@@ -43,8 +45,8 @@ attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_op
     const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
     /* what writes to the residual stream starts smaller in deep stacks (GPT-2) */
     double shrink = o->initialisation == ATTN_INITIALISATION_SCALED_NORMAL ? 1 / sqrt(2.0 * (double)side->layers) : 1;
-    const attn__feed_forward_options ff = {side->width, side->feed_forward, o->activation, o->gated, o->feed_forward_bias, o->learned_beta,
-                                           o->swish_beta, o->dropout_activation};
+    const attn__feed_forward_options ff = {side->width,          side->feed_forward, o->activation, o->gated,
+                                           o->feed_forward_bias, o->learned_beta,    o->swish_beta, o->dropout_activation};
     layer->has_cross = side->memory_width > 0;
     layer->placement = o->norm_placement;
     layer->parallel = o->parallel_block;
@@ -64,122 +66,137 @@ attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_op
     return status;
 }
 
-static attn_status temporary_like(const attn__call *call, const attn__value *x, attn__value *out)
+/* the place that is asked for, or a temporary */
+static attn_status place_like(const attn__call *call, const attn__value *x, const attn__value *asked, attn__value *out)
 {
-    return attn__tape_temporary(call->ctx, call->tape, x->at.rows, x->at.width, x->at.dtype, out);
+    if (asked == NULL) return attn__tape_temporary(call->ctx, call->tape, x->at.rows, x->at.width, x->at.dtype, out);
+    *out = *asked;
+    return ATTN_OK;
 }
 
-static attn_status run_self(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+static attn_status run_self(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
+                            attn__value *y)
 {
     const attn__attention_inputs inputs = {x, x, x, in->stream.segments, in->key_segments, in->mask};
-    attn_status status = temporary_like(call, x, y);
-    return status == ATTN_OK ? attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y) : status;
+    return attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y);
 }
 
-static attn_status run_cross(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+static attn_status run_cross(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
+                             attn__value *y)
 {
     const attn__attention_inputs inputs = {x, in->memory, in->memory, in->stream.segments, in->memory_segments, in->memory_mask};
-    attn_status status = temporary_like(call, x, y);
-    return status == ATTN_OK ? attn__attention_run(call, &layer->cross, &inputs, in->cache ? &in->cache->cross : NULL, y) : status;
+    return attn__attention_run(call, &layer->cross, &inputs, in->cache ? &in->cache->cross : NULL, y);
 }
 
-static attn_status run_feed_forward(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y)
+static attn_status run_feed_forward(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
+                                    attn__value *y)
 {
-    attn_status status = temporary_like(call, x, y);
-    return status == ATTN_OK ? attn__feed_forward_run(call, &layer->feed_forward, x, in->stream.places, y) : status;
+    return attn__feed_forward_run(call, &layer->feed_forward, x, in->stream.places, y);
 }
 
-typedef attn_status sub_layer(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x, attn__value *y);
+/* y: its memory exists */
+typedef attn_status sub_layer(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
+                              attn__value *y);
 
-/* stream += dropout(pending), and y = norm of it */
-static attn_status norm_carry(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, const attn__layer_inputs *in,
-                              attn__carry *carry, attn__value *y)
-{
-    attn_status status = temporary_like(call, &carry->stream, y);
-    if (status != ATTN_OK) return status;
-    if (!carry->has_pending) return attn__norm_run(call, norm, &carry->stream, NULL, NULL, NULL, y);
-    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
-    attn__value sum;
-    status = temporary_like(call, &carry->stream, &sum);
-    if (status == ATTN_OK) status = attn__norm_run(call, norm, &carry->stream, &carry->pending, &drop, &sum, y);
-    carry->stream = sum;
-    carry->has_pending = 0;
-    return status;
-}
-
-/* stream += dropout(pending) */
-static attn_status add_carry(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry)
+/* stream += dropout(pending), at `asked` or anywhere */
+static attn_status add_carry(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry,
+                             const attn__value *asked)
 {
     if (!carry->has_pending) return ATTN_OK;
     attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
     attn__value sum;
-    attn_status status = temporary_like(call, &carry->stream, &sum);
+    attn_status status = place_like(call, &carry->stream, asked, &sum);
     if (status == ATTN_OK) status = attn__residual(call->ctx, call->tape, &carry->stream, &carry->pending, &drop, &sum);
     carry->stream = sum;
     carry->has_pending = 0;
     return status;
 }
 
-static attn_status run_pre(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, sub_layer *sub, uint64_t site,
-                           const attn__layer_inputs *in, attn__carry *carry)
+/* the same, and y = norm of it */
+static attn_status norm_carry(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, const attn__layer_inputs *in,
+                              attn__carry *carry, const attn__value *asked, attn__value *y)
 {
-    attn__value y;
-    attn_status status = norm_carry(call, layer, norm, in, carry, &y);
-    if (status == ATTN_OK) status = sub(call, layer, in, &y, &carry->pending);
+    attn_status status = place_like(call, &carry->stream, NULL, y);
+    if (status != ATTN_OK) return status;
+    if (!carry->has_pending) return attn__norm_run(call, norm, &carry->stream, NULL, NULL, NULL, y);
+    attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
+    attn__value sum;
+    status = place_like(call, &carry->stream, asked, &sum);
+    if (status == ATTN_OK) status = attn__norm_run(call, norm, &carry->stream, &carry->pending, &drop, &sum, y);
+    carry->stream = sum;
+    carry->has_pending = 0;
+    return status;
+}
+
+/* the sub-layer's output becomes what is pending, at `asked` or anywhere */
+static attn_status run_sub(const attn__call *call, const attn__layer *layer, sub_layer *sub, uint64_t site, const attn__layer_inputs *in,
+                           const attn__value *x, attn__carry *carry, const attn__value *asked)
+{
+    attn_status status = place_like(call, x, asked, &carry->pending);
+    if (status == ATTN_OK) status = sub(call, layer, in, x, &carry->pending);
     carry->has_pending = 1;
     carry->site = site;
     return status;
 }
 
+static attn_status run_pre(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, sub_layer *sub, uint64_t site,
+                           const attn__layer_inputs *in, attn__carry *carry, const attn__ends *ends)
+{
+    attn__value y;
+    attn_status status = norm_carry(call, layer, norm, in, carry, ends->stream, &y);
+    return status == ATTN_OK ? run_sub(call, layer, sub, site, in, &y, carry, ends->pending) : status;
+}
+
 static attn_status run_post(const attn__call *call, const attn__layer *layer, const attn__norm_module *norm, sub_layer *sub, uint64_t site,
-                            const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+                            const attn__layer_inputs *in, attn__carry *carry, const attn__value *asked)
 {
     attn__value s, y;
-    attn_status status = sub(call, layer, in, &carry->stream, &s);
-    if (status == ATTN_OK && out == NULL) status = temporary_like(call, &carry->stream, &y);
+    attn_status status = place_like(call, &carry->stream, NULL, &s);
+    if (status == ATTN_OK) status = sub(call, layer, in, &carry->stream, &s);
+    if (status == ATTN_OK) status = place_like(call, &carry->stream, asked, &y);
     if (status != ATTN_OK) return status;
     attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, site, in->stream.places);
-    status = attn__norm_run(call, norm, &carry->stream, &s, &drop, NULL, out ? out : &y);
-    carry->stream = out ? *out : y;
+    status = attn__norm_run(call, norm, &carry->stream, &s, &drop, NULL, &y);
+    carry->stream = y;
     return status;
 }
 
-static attn_status run_parallel(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+static attn_status run_parallel(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry,
+                                const attn__ends *ends)
 {
-    attn__value x = carry->stream;
+    attn__value x = carry->stream, y;
     int pre = layer->placement == ATTN_PLACEMENT_PRE;
-    attn_status status = pre ? norm_carry(call, layer, &layer->self_norm, in, carry, &x) : ATTN_OK;
-    sub_layer *const subs[3] = {run_self, run_cross, run_feed_forward};
-    const uint64_t sites[3] = {layer->self_site, layer->cross_site, layer->feed_forward_site};
-    for (int i = 0; status == ATTN_OK && i < 3; i++) {
-        if (i == 1 && !layer->has_cross) continue;
-        status = add_carry(call, layer, in, carry);
-        if (status == ATTN_OK) status = subs[i](call, layer, in, &x, &carry->pending);
-        carry->has_pending = 1;
-        carry->site = sites[i];
-    }
+    attn_status status = pre ? norm_carry(call, layer, &layer->self_norm, in, carry, NULL, &x) : ATTN_OK;
+    if (status == ATTN_OK) status = run_sub(call, layer, run_self, layer->self_site, in, &x, carry, NULL);
+    if (status == ATTN_OK && layer->has_cross) status = add_carry(call, layer, in, carry, NULL);
+    if (status == ATTN_OK && layer->has_cross) status = run_sub(call, layer, run_cross, layer->cross_site, in, &x, carry, NULL);
+    if (status == ATTN_OK) status = add_carry(call, layer, in, carry, pre ? ends->stream : NULL);
+    if (status == ATTN_OK) status = run_sub(call, layer, run_feed_forward, layer->feed_forward_site, in, &x, carry, ends->pending);
     if (status != ATTN_OK || pre) return status;
     attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
-    attn__value y;
-    if (out == NULL) status = temporary_like(call, &carry->stream, &y);
-    if (status == ATTN_OK) status = attn__norm_run(call, &layer->self_norm, &carry->stream, &carry->pending, &drop, NULL, out ? out : &y);
-    carry->stream = out ? *out : y;
+    status = place_like(call, &carry->stream, ends->stream, &y);
+    if (status == ATTN_OK) status = attn__norm_run(call, &layer->self_norm, &carry->stream, &carry->pending, &drop, NULL, &y);
+    carry->stream = y;
     carry->has_pending = 0;
     return status;
 }
 
-attn_status attn__layer_run(const attn__call *call, const attn__layer *l, const attn__layer_inputs *in, attn__carry *carry, attn__value *out)
+attn_status attn__layer_run(const attn__call *call, const attn__layer *l, const attn__layer_inputs *in, attn__carry *carry,
+                            const attn__ends *ends)
 {
-    if (l->parallel) return run_parallel(call, l, in, carry, out);
+    static const attn__ends anywhere = {NULL, NULL};
     attn_status status;
+    if (ends == NULL) ends = &anywhere;
+    if (l->parallel) return run_parallel(call, l, in, carry, ends);
     if (l->placement == ATTN_PLACEMENT_PRE) {
-        status = run_pre(call, l, &l->self_norm, run_self, l->self_site, in, carry);
-        if (status == ATTN_OK && l->has_cross) status = run_pre(call, l, &l->cross_norm, run_cross, l->cross_site, in, carry);
-        if (status == ATTN_OK) status = run_pre(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry);
+        status = run_pre(call, l, &l->self_norm, run_self, l->self_site, in, carry, &anywhere);
+        if (status == ATTN_OK && l->has_cross) status = run_pre(call, l, &l->cross_norm, run_cross, l->cross_site, in, carry, &anywhere);
+        if (status == ATTN_OK) status = run_pre(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry, ends);
         return status;
     }
     status = run_post(call, l, &l->self_norm, run_self, l->self_site, in, carry, NULL);
     if (status == ATTN_OK && l->has_cross) status = run_post(call, l, &l->cross_norm, run_cross, l->cross_site, in, carry, NULL);
-    if (status == ATTN_OK) status = run_post(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry, out);
+    if (status == ATTN_OK)
+        status = run_post(call, l, &l->feed_forward_norm, run_feed_forward, l->feed_forward_site, in, carry, ends->stream);
     return status;
 }

@@ -17,27 +17,39 @@ typedef struct attn__layer {
 } attn__layer;
 
 /* The sizes one stack takes from the options: an encoder's or a decoder's. */
-typedef struct attn__side { int64_t layers, width, heads, feed_forward, memory_width; } attn__side; /* memory_width 0: no cross-attention */
+typedef struct attn__side {
+    int64_t layers, width, heads, feed_forward, memory_width;
+} attn__side; /* memory_width 0: no cross-attention */
 attn__side attn__encoder_side(const attn_transformer_options *options);
 attn__side attn__decoder_side(const attn_transformer_options *options);
 
 attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *options, const attn__side *side, attn__layer *layer);
 
-typedef struct attn__layer_cache { attn__attention_cache self, cross; } attn__layer_cache;
+typedef struct attn__layer_cache {
+    attn__attention_cache self, cross;
+} attn__layer_cache;
 
 /* What the layers of one forward share */
 typedef struct attn__layer_inputs {
     attn__stream stream;
-    attn__segments key_segments;       /* of self-attention: the stream's own, or the cache's */
+    attn__segments key_segments; /* of self-attention: the stream's own, or the cache's */
     attn__segments memory_segments;
     const attn_mask *mask, *memory_mask;
-    const attn__value *memory;         /* NULL: none, or its keys and values are in the cache */
-    attn__layer_cache *cache;          /* NULL: none */
+    const attn__value *memory; /* NULL: none, or its keys and values are in the cache */
+    attn__layer_cache *cache;  /* NULL: none */
 } attn__layer_inputs;
 
 /* What one layer hands to the next: the stream, and a sub-layer's output that is not yet added to it, so that the addition and the next norm
    are one pass. */
-typedef struct attn__carry { attn__value stream, pending; int32_t has_pending; uint64_t site; } attn__carry;
-/* out, when not NULL: where the stream has to end up (the last layer of a post-norm stack) */
-attn_status attn__layer_run(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry, attn__value *out);
+typedef struct attn__carry {
+    attn__value stream, pending;
+    int32_t has_pending;
+    uint64_t site;
+} attn__carry;
+/* Where a layer has to leave what it hands on; NULL each: anywhere. pending: of pre-norm layers, which leave both. */
+typedef struct attn__ends {
+    const attn__value *stream, *pending;
+} attn__ends;
+attn_status attn__layer_run(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry,
+                            const attn__ends *ends); /* NULL: anywhere */
 #endif

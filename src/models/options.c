@@ -3,33 +3,96 @@
 #include <stddef.h>
 #include <string.h>
 
-#define SIZE(f, d, least, most) {#f, ATTN__FIELD_INT64, d, offsetof(attn_transformer_options, f), least, most}
-#define CODE(f, most) {#f, ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, f), 0, most}
-#define REAL(f, least, most) {#f, ATTN__FIELD_DOUBLE, 0, offsetof(attn_transformer_options, f), least, most}
+#define SIZE(f, d, least, most) \
+    { \
+#f, ATTN__FIELD_INT64, d, offsetof(attn_transformer_options, f), least, most \
+    }
+#define CODE(f, most) \
+    { \
+#f, ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, f), 0, most \
+    }
+#define REAL(f, least, most) \
+    { \
+#f, ATTN__FIELD_DOUBLE, 0, offsetof(attn_transformer_options, f), least, most \
+    }
 static const double LARGE = 2147483647.0; /* extents of one BLAS call fit into 32 bits */
 
-static const attn__field fields[] = {
-    SIZE(encoder_layers, 0, 0, 10000), SIZE(decoder_layers, 0, 0, 10000), SIZE(width, 0, 1, 2147483647.0), SIZE(heads, 0, 1, 2147483647.0),
-    SIZE(key_heads, 1, 1, 2147483647.0), SIZE(head_size, 1, 1, 2147483647.0), SIZE(feed_forward, 1, 1, 2147483647.0),
-    SIZE(decoder_width, 1, 1, 2147483647.0), SIZE(decoder_heads, 1, 1, 2147483647.0), SIZE(decoder_feed_forward, 1, 1, 2147483647.0),
-    SIZE(source_vocabulary, 0, 0, 2147483647.0), SIZE(target_vocabulary, 1, 0, 2147483647.0), SIZE(context, 0, 1, 2147483647.0),
-    SIZE(patch_values, 0, 0, 2147483647.0), SIZE(segment_types, 0, 0, 2147483647.0),
-    {"dtype", ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, dtype), ATTN_FLOAT32, ATTN_FLOAT64},
-    CODE(norm, ATTN_NORM_RMS), CODE(norm_placement, ATTN_PLACEMENT_PRE), CODE(final_norm, 1), CODE(activation, ATTN_ACTIVATION_TANH), CODE(gated, 1),
-    CODE(learned_beta, 1), CODE(parallel_block, 1), CODE(positions, ATTN_POSITIONS_ALIBI), CODE(tie, ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE),
-    CODE(attention_bias, 1), CODE(feed_forward_bias, 1), CODE(norm_bias, 1), CODE(output_bias, 1), CODE(output_head, 1), CODE(embedding_norm, 1),
-    CODE(initialisation, ATTN_INITIALISATION_SCALED_NORMAL), CODE(checkpoint_layers, 1), REAL(norm_epsilon, 0, 1), REAL(embedding_scale, -1e30, 1e30),
-    REAL(initialisation_scale, 0, 1e6), REAL(swish_beta, -1e6, 1e6), REAL(rotary_base, 1e-30, 1e30), REAL(soft_cap, 0, 1e30),
-    REAL(dropout_embedding, 0, 1), REAL(dropout_attention, 0, 1), REAL(dropout_sublayer, 0, 1), REAL(dropout_activation, 0, 1)};
+static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
+                                     SIZE(decoder_layers, 0, 0, 10000),
+                                     SIZE(width, 0, 1, 2147483647.0),
+                                     SIZE(heads, 0, 1, 2147483647.0),
+                                     SIZE(key_heads, 1, 1, 2147483647.0),
+                                     SIZE(head_size, 1, 1, 2147483647.0),
+                                     SIZE(feed_forward, 1, 1, 2147483647.0),
+                                     SIZE(decoder_width, 1, 1, 2147483647.0),
+                                     SIZE(decoder_heads, 1, 1, 2147483647.0),
+                                     SIZE(decoder_feed_forward, 1, 1, 2147483647.0),
+                                     SIZE(source_vocabulary, 0, 0, 2147483647.0),
+                                     SIZE(target_vocabulary, 1, 0, 2147483647.0),
+                                     SIZE(context, 0, 1, 2147483647.0),
+                                     SIZE(patch_values, 0, 0, 2147483647.0),
+                                     SIZE(segment_types, 0, 0, 2147483647.0),
+                                     {"dtype", ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, dtype), ATTN_FLOAT32, ATTN_FLOAT64},
+                                     CODE(norm, ATTN_NORM_RMS),
+                                     CODE(norm_placement, ATTN_PLACEMENT_PRE),
+                                     CODE(final_norm, 1),
+                                     CODE(activation, ATTN_ACTIVATION_TANH),
+                                     CODE(gated, 1),
+                                     CODE(learned_beta, 1),
+                                     CODE(parallel_block, 1),
+                                     CODE(positions, ATTN_POSITIONS_ALIBI),
+                                     CODE(tie, ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE),
+                                     CODE(attention_bias, 1),
+                                     CODE(feed_forward_bias, 1),
+                                     CODE(norm_bias, 1),
+                                     CODE(output_bias, 1),
+                                     CODE(output_head, 1),
+                                     CODE(embedding_norm, 1),
+                                     CODE(initialisation, ATTN_INITIALISATION_SCALED_NORMAL),
+                                     CODE(checkpoint_layers, 1),
+                                     REAL(norm_epsilon, 0, 1),
+                                     REAL(embedding_scale, -1e30, 1e30),
+                                     REAL(initialisation_scale, 0, 1e6),
+                                     REAL(swish_beta, -1e6, 1e6),
+                                     REAL(rotary_base, 1e-30, 1e30),
+                                     REAL(soft_cap, 0, 1e30),
+                                     REAL(dropout_embedding, 0, 1),
+                                     REAL(dropout_attention, 0, 1),
+                                     REAL(dropout_sublayer, 0, 1),
+                                     REAL(dropout_activation, 0, 1)};
 
-const attn_transformer_options attn__transformer_defaults = {
-    .struct_size = sizeof(attn_transformer_options), .encoder_layers = 6, .decoder_layers = 6, .width = 512, .heads = 8, .key_heads = ATTN_DERIVED,
-    .head_size = ATTN_DERIVED, .feed_forward = ATTN_DERIVED, .decoder_width = ATTN_DERIVED, .decoder_heads = ATTN_DERIVED,
-    .decoder_feed_forward = ATTN_DERIVED, .source_vocabulary = 256, .target_vocabulary = ATTN_DERIVED, .context = 512, .dtype = ATTN_FLOAT32,
-    .norm = ATTN_NORM_LAYER, .norm_placement = ATTN_PLACEMENT_POST, .final_norm = 1, .activation = ATTN_ACTIVATION_RELU,
-    .positions = ATTN_POSITIONS_SINUSOIDAL, .tie = ATTN_TIE_NONE, .attention_bias = 1, .feed_forward_bias = 1, .norm_bias = 1, .output_bias = 0,
-    .output_head = 1, .initialisation = ATTN_INITIALISATION_XAVIER, .norm_epsilon = 1e-6, .embedding_scale = 1, .initialisation_scale = 0.02,
-    .swish_beta = 1, .rotary_base = 10000};
+const attn_transformer_options attn__transformer_defaults = {.struct_size = sizeof(attn_transformer_options),
+                                                             .encoder_layers = 6,
+                                                             .decoder_layers = 6,
+                                                             .width = 512,
+                                                             .heads = 8,
+                                                             .key_heads = ATTN_DERIVED,
+                                                             .head_size = ATTN_DERIVED,
+                                                             .feed_forward = ATTN_DERIVED,
+                                                             .decoder_width = ATTN_DERIVED,
+                                                             .decoder_heads = ATTN_DERIVED,
+                                                             .decoder_feed_forward = ATTN_DERIVED,
+                                                             .source_vocabulary = 256,
+                                                             .target_vocabulary = ATTN_DERIVED,
+                                                             .context = 512,
+                                                             .dtype = ATTN_FLOAT32,
+                                                             .norm = ATTN_NORM_LAYER,
+                                                             .norm_placement = ATTN_PLACEMENT_POST,
+                                                             .final_norm = 1,
+                                                             .activation = ATTN_ACTIVATION_RELU,
+                                                             .positions = ATTN_POSITIONS_SINUSOIDAL,
+                                                             .tie = ATTN_TIE_NONE,
+                                                             .attention_bias = 1,
+                                                             .feed_forward_bias = 1,
+                                                             .norm_bias = 1,
+                                                             .output_bias = 0,
+                                                             .output_head = 1,
+                                                             .initialisation = ATTN_INITIALISATION_XAVIER,
+                                                             .norm_epsilon = 1e-6,
+                                                             .embedding_scale = 1,
+                                                             .initialisation_scale = 0.02,
+                                                             .swish_beta = 1,
+                                                             .rotary_base = 10000};
 
 const attn__field *attn__option_fields(int64_t *count)
 {
@@ -91,11 +154,12 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
 {
     if (o->key_heads == ATTN_DERIVED) o->key_heads = o->heads;
     if (o->heads % o->key_heads != 0)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads, (long long)o->heads);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
+                          (long long)o->heads);
     if (o->head_size == ATTN_DERIVED) {
         if (o->width % o->heads != 0)
-            return attn__fail(ctx, ATTN_ERROR_SHAPE, "width: got %lld, expected a multiple of heads %lld (or give head_size)", (long long)o->width,
-                              (long long)o->heads);
+            return attn__fail(ctx, ATTN_ERROR_SHAPE, "width: got %lld, expected a multiple of heads %lld (or give head_size)",
+                              (long long)o->width, (long long)o->heads);
         o->head_size = o->width / o->heads;
     }
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
@@ -104,11 +168,12 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
     if (o->decoder_feed_forward == ATTN_DERIVED)
         o->decoder_feed_forward = o->decoder_width == o->width ? o->feed_forward : 4 * o->decoder_width;
     if (o->key_heads != o->heads && o->decoder_heads % o->key_heads != 0) /* as many as heads: the decoder has as many as its own */
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "decoder_heads: got %lld, expected a multiple of key_heads %lld", (long long)o->decoder_heads,
-                          (long long)o->key_heads);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "decoder_heads: got %lld, expected a multiple of key_heads %lld",
+                          (long long)o->decoder_heads, (long long)o->key_heads);
     const double columns = (double)(o->heads > o->decoder_heads ? o->heads : o->decoder_heads) * (double)o->head_size;
     if (3 * columns > LARGE || 2 * (double)o->feed_forward > LARGE || 2 * (double)o->decoder_feed_forward > LARGE)
-        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "head_size: heads times head size, or feed_forward, is past what one product takes (2^31 - 1)");
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE,
+                          "head_size: heads times head size, or feed_forward, is past what one product takes (2^31 - 1)");
     return ATTN_OK;
 }
 
@@ -121,12 +186,14 @@ static attn_status resolve_ends(attn_context *ctx, attn_transformer_options *o)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "source_vocabulary: got %lld, expected at least 1 with an encoder of tokens",
                           (long long)o->source_vocabulary);
     if ((o->decoder_layers > 0 || o->output_head) && o->target_vocabulary < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "target_vocabulary: got %lld, expected at least 1 with a decoder or an output head",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "target_vocabulary: got %lld, expected at least 1 with a decoder or an output head",
                           (long long)o->target_vocabulary);
     int both = o->encoder_layers > 0 && o->decoder_layers > 0;
     if ((o->tie & ATTN_TIE_SOURCE) && both && (o->source_vocabulary != o->target_vocabulary || o->width != o->decoder_width))
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "tie: source and target embeddings are [%lld, %lld] and [%lld, %lld], expected equal shapes",
-                          (long long)o->source_vocabulary, (long long)o->width, (long long)o->target_vocabulary, (long long)o->decoder_width);
+        return attn__fail(
+            ctx, ATTN_ERROR_SHAPE, "tie: source and target embeddings are [%lld, %lld] and [%lld, %lld], expected equal shapes",
+            (long long)o->source_vocabulary, (long long)o->width, (long long)o->target_vocabulary, (long long)o->decoder_width);
     if ((o->tie & ATTN_TIE_OUTPUT) && o->decoder_layers == 0 && o->output_head && o->source_vocabulary != o->target_vocabulary)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "tie: the output has %lld classes and the embedding %lld rows, expected equal numbers",
                           (long long)o->target_vocabulary, (long long)o->source_vocabulary);
@@ -138,7 +205,8 @@ static attn_status resolve_ends(attn_context *ctx, attn_transformer_options *o)
 attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_options *options, attn_transformer_options *out)
 {
     attn_transformer_options o;
-    attn_status status = attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
+    attn_status status =
+        attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status == ATTN_OK) status = check_fields(ctx, &o);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);
@@ -152,6 +220,8 @@ attn_status attn__transformer_supported(attn_context *ctx, const attn_transforme
     const char *part = later[o->positions];
     if (o->patch_values > 0) part = "patch embedding";
     if (o->segment_types > 0) part = "segment embedding";
-    if (*part) return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options: %s cannot be created in this version (it can be described and costed)", part);
+    if (*part)
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options: %s cannot be created in this version (it can be described and costed)",
+                          part);
     return ATTN_OK;
 }

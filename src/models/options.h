@@ -7,9 +7,9 @@
 enum { ATTN__FIELD_INT32 = 0, ATTN__FIELD_INT64 = 1, ATTN__FIELD_DOUBLE = 2 };
 typedef struct attn__field {
     const char *name;
-    int32_t kind, derived;      /* derived 1: ATTN_DERIVED is legal */
+    int32_t kind, derived; /* derived 1: ATTN_DERIVED is legal */
     uint64_t offset;
-    double least, most;         /* what a caller may give */
+    double least, most; /* what a caller may give */
 } attn__field;
 const attn__field *attn__option_fields(int64_t *count);
 const attn__field *attn__option_field(const char *name); /* NULL: none */

@@ -22,7 +22,8 @@ attn_status attn__stack_plan(const attn__scope *scope, const attn_transformer_op
     }
     stack->has_final_norm = options->final_norm && options->norm_placement == ATTN_PLACEMENT_PRE;
     if (status == ATTN_OK && stack->has_final_norm)
-        status = attn__norm_plan(scope, "final_norm", side->width, options->norm, options->norm_bias, options->norm_epsilon, &stack->final_norm);
+        status =
+            attn__norm_plan(scope, "final_norm", side->width, options->norm, options->norm_bias, options->norm_epsilon, &stack->final_norm);
     return status;
 }
 
@@ -60,16 +61,19 @@ static const attn_mask *mask_of(const attn__stack *stack, int64_t layer, const a
     return given != NULL ? given : stack->usual;
 }
 
-attn_status attn__stack_check_masks(attn_context *ctx, const attn__stack *stack, const attn_mask *mask, attn__segments query, attn__segments key)
+attn_status attn__stack_check_masks(attn_context *ctx, const attn__stack *stack, const attn_mask *mask, attn__segments query,
+                                    attn__segments key)
 {
     attn_status status = ATTN_OK;
     for (int64_t i = 0; status == ATTN_OK && i < stack->side.layers; i++)
-        status = attn__mask_check(ctx, stack->masks[i] != NULL ? "the layer's mask" : "mask", mask_of(stack, i, mask), stack->side.heads, query, key);
+        status = attn__mask_check(ctx, stack->masks[i] != NULL ? "the layer's mask" : "mask", mask_of(stack, i, mask), stack->side.heads,
+                                  query, key);
     return status;
 }
 
 /* out = stream + dropout(pending), or a copy of the stream */
-static attn_status settle(const attn__call *call, const attn__stack *stack, const attn__layer_inputs *in, const attn__carry *carry, attn__value *out)
+static attn_status settle(const attn__call *call, const attn__stack *stack, const attn__layer_inputs *in, const attn__carry *carry,
+                          attn__value *out)
 {
     const attn__value *parts[1] = {&carry->stream};
     if (!carry->has_pending) return attn__concatenate(call->ctx, call->tape, 1, parts, out);
@@ -77,48 +81,71 @@ static attn_status settle(const attn__call *call, const attn__stack *stack, cons
     return attn__residual(call->ctx, call->tape, &carry->stream, &carry->pending, &drop, out);
 }
 
-/* A layer whose records are forgotten: from the stream (and the memory) to the stream. */
-typedef struct closure { const attn__stack *stack; const attn__layer *layer; attn_parameters *parameters; attn__layer_inputs in; } closure;
+/* A layer whose records are forgotten, from what it is handed to what it hands on: the same operations on the same numbers as without. */
+typedef struct closure {
+    const attn__stack *stack;
+    const attn__layer *layer;
+    attn_parameters *parameters;
+    attn__layer_inputs in;
+    attn__carry carry;
+} closure;
 
+/* inputs: the stream, what is pending (when something is), the memory (when there is one); outputs: the stream, what is pending (pre-norm) */
 static attn_status run_again(attn_context *ctx, attn_tape *tape, const void *data, const attn__value *inputs, attn__value *outputs)
 {
     const closure *c = data;
     const attn__call call = {ctx, tape, c->parameters};
     attn__layer_inputs in = c->in;
-    if (in.memory != NULL) in.memory = &inputs[1];
-    attn__carry carry = {.stream = inputs[0]};
-    int post = c->layer->placement == ATTN_PLACEMENT_POST;
-    attn_status status = attn__layer_run(&call, c->layer, &in, &carry, post ? outputs : NULL);
-    return status == ATTN_OK && !post ? settle(&call, c->stack, &in, &carry, outputs) : status;
+    attn__carry carry = c->carry;
+    carry.stream = *inputs++;
+    if (carry.has_pending) carry.pending = *inputs++;
+    if (in.memory != NULL) in.memory = inputs;
+    int pre = c->layer->placement == ATTN_PLACEMENT_PRE;
+    const attn__ends ends = {&outputs[0], pre ? &outputs[1] : NULL};
+    attn_status status = attn__layer_run(&call, c->layer, &in, &carry, &ends);
+    outputs[0] = carry.stream;
+    if (pre) outputs[1] = carry.pending;
+    return status;
 }
 
 static attn_status run_checkpointed(const attn__call *call, const attn__stack *stack, int64_t layer, const attn__layer_inputs *in,
-                                    attn__carry *carry, attn__value *out)
+                                    attn__carry *carry, const attn__value *end)
 {
-    attn__value inputs[2] = {carry->stream}, next;
+    const closure c = {stack, &stack->layers[layer], call->parameters, *in, *carry};
+    attn__value inputs[3] = {carry->stream}, outputs[2];
+    const view *like = &carry->stream.at;
+    int32_t count = 1, pre = c.layer->placement == ATTN_PLACEMENT_PRE;
     attn_status status = ATTN_OK;
-    if (out == NULL)
-        status = attn__tape_temporary(call->ctx, call->tape, carry->stream.at.rows, carry->stream.at.width, carry->stream.at.dtype, &next);
-    else next = *out;
-    if (status != ATTN_OK) return status;
-    if (in->memory != NULL) inputs[1] = *in->memory;
-    const closure c = {stack, &stack->layers[layer], call->parameters, *in};
-    status = attn__tape_checkpoint(call->ctx, call->tape, run_again, &c, (int64_t)sizeof c, in->memory != NULL ? 2 : 1, inputs, 1, &next);
+    if (carry->has_pending) inputs[count++] = carry->pending;
+    if (in->memory != NULL) inputs[count++] = *in->memory;
+    if (end != NULL)
+        outputs[0] = *end;
+    else
+        status = attn__tape_temporary(call->ctx, call->tape, like->rows, like->width, like->dtype, &outputs[0]);
+    if (status == ATTN_OK && pre) status = attn__tape_temporary(call->ctx, call->tape, like->rows, like->width, like->dtype, &outputs[1]);
+    if (status == ATTN_OK)
+        status = attn__tape_checkpoint(call->ctx, call->tape, run_again, &c, (int64_t)sizeof c, count, inputs, pre ? 2 : 1, outputs);
     if (status == ATTN_OK) status = attn__tape_hold_mask(call->ctx, call->tape, in->mask);
     if (status == ATTN_OK) status = attn__tape_hold_mask(call->ctx, call->tape, in->memory_mask);
-    carry->stream = next;
-    if (out != NULL) *out = next;
+    carry->stream = outputs[0];
+    carry->has_pending = pre;
+    if (pre) carry->pending = outputs[1];
+    if (pre) carry->site = c.layer->feed_forward_site; /* the last sub-layer's, in a parallel block too */
     return status;
 }
 
 /* Without a tape a layer's temporaries are given back when it is done: what it hands on moves to two buffers that stay. */
-typedef struct keeper { attn__value stream, pending; attn__mark mark; } keeper;
+typedef struct keeper {
+    attn__value stream, pending;
+    attn__mark mark;
+} keeper;
 
 static attn_status keep(const attn__call *call, keeper *k, attn__carry *carry)
 {
     const attn__kernels *kernels;
     attn_status status = attn__kernels_for(call->ctx, carry->stream.at.dtype, &kernels);
-    if (status == ATTN_OK && carry->stream.at.data != k->stream.at.data) status = kernels->copy(call->ctx, &carry->stream.at, 0, &k->stream.at);
+    if (status == ATTN_OK && carry->stream.at.data != k->stream.at.data)
+        status = kernels->copy(call->ctx, &carry->stream.at, 0, &k->stream.at);
     if (status == ATTN_OK && carry->has_pending) status = kernels->copy(call->ctx, &carry->pending.at, 0, &k->pending.at);
     carry->stream = k->stream;
     carry->pending = k->pending;
@@ -134,7 +161,8 @@ static attn_status keep_open(const attn__call *call, const attn__value *x, keepe
     return status;
 }
 
-attn_status attn__stack_run(const attn__call *call, const attn__stack *stack, const attn__value *x, const attn__layer_inputs *shared, attn__value *out)
+attn_status attn__stack_run(const attn__call *call, const attn__stack *stack, const attn__value *x, const attn__layer_inputs *shared,
+                            attn__value *out)
 {
     attn__layer_inputs in = *shared;
     attn__carry carry = {.stream = *x};
@@ -145,10 +173,13 @@ attn_status attn__stack_run(const attn__call *call, const attn__stack *stack, co
         int post = stack->layers[i].placement == ATTN_PLACEMENT_POST;
         in.mask = mask_of(stack, i, shared->mask);
         in.cache = shared->cache ? shared->cache + i : NULL;
-        attn__value *end = last && post ? out : NULL;
-        status = stack->checkpoint && call->tape != NULL ? run_checkpointed(call, stack, i, &in, &carry, end)
-                                                         : attn__layer_run(call, &stack->layers[i], &in, &carry, end);
-        if (end != NULL) return status;
+        const attn__ends ends = {last && post ? out : NULL, NULL};
+        status = stack->checkpoint && call->tape != NULL ? run_checkpointed(call, stack, i, &in, &carry, ends.stream)
+                                                         : attn__layer_run(call, &stack->layers[i], &in, &carry, &ends);
+        if (ends.stream != NULL) {
+            out->id = carry.stream.id;
+            return status;
+        }
         if (status == ATTN_OK && call->tape == NULL) status = keep(call, &kept, &carry);
     }
     if (status != ATTN_OK) return status;

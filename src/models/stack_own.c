@@ -4,7 +4,8 @@ attn_status attn__stack_options(attn_context *ctx, const attn_transformer_option
 {
     /* a stack reads no tokens: sizes of vocabularies are not its business, and neither is a number of layers of 0 */
     attn_transformer_options o;
-    attn_status status = attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
+    attn_status status =
+        attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status != ATTN_OK) return status;
     const int64_t encoder_layers = o.encoder_layers, decoder_layers = o.decoder_layers;
     if (encoder_layers == 0 && decoder_layers == 0) o.encoder_layers = 1;
@@ -24,7 +25,8 @@ static void clear(attn_parameters *parameters)
     attn__deallocate(parameters->memory, stack, (int64_t)sizeof *stack);
 }
 
-attn_status attn__stack_own(attn_context *ctx, const attn_transformer_options *options, const attn__side *side, int decoder, attn_parameters **out)
+attn_status attn__stack_own(attn_context *ctx, const attn_transformer_options *options, const attn__side *side, int decoder,
+                            attn_parameters **out)
 {
     void *stack = NULL;
     attn_status status = attn__parameters_create(ctx, options->dtype, out);

@@ -14,8 +14,10 @@ attn_status attn_transformer_create(attn_context *ctx, const attn_transformer_op
     if (status == ATTN_OK) status = attn__transformer_make(ctx, &o, &model);
     if (status == ATTN_OK) {
         status = attn__initialise(ctx, model->parameters);
-        if (status == ATTN_OK) *out = model;
-        else attn_transformer_free(model);
+        if (status == ATTN_OK)
+            *out = model;
+        else
+            attn_transformer_free(model);
     }
     return attn__leave(ctx, status);
 }
@@ -92,8 +94,10 @@ attn_status attn_transformer_set_mask(attn_context *ctx, attn_transformer *model
     if (status == ATTN_OK) {
         attn__transformer_plan *plan = model->parameters->plan;
         if (!(decoder ? plan->has_decoder : plan->has_encoder))
-            status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, but the model has no %s", (int)decoder, decoder ? "decoder" : "encoder");
-        else status = attn__stack_set_mask(ctx, decoder ? &plan->decoder : &plan->encoder, layer, mask);
+            status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, but the model has no %s", (int)decoder,
+                                decoder ? "decoder" : "encoder");
+        else
+            status = attn__stack_set_mask(ctx, decoder ? &plan->decoder : &plan->encoder, layer, mask);
     }
     return attn__leave(ctx, status);
 }

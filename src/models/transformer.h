@@ -9,16 +9,20 @@ typedef struct attn__transformer_plan {
     attn_transformer_options options; /* resolved */
     attn__stack encoder, decoder;
     attn__embedding_module source, target;
-    attn__linear_module output;       /* weight may be an embedding's table (tied) */
+    attn__linear_module output; /* weight may be an embedding's table (tied) */
     int32_t has_encoder, has_decoder, has_output, tied_output;
 } attn__transformer_plan;
 
-typedef struct attn__metadata { struct attn__metadata *next; char *key, *value; int64_t bytes; } attn__metadata;
+typedef struct attn__metadata {
+    struct attn__metadata *next;
+    char *key, *value;
+    int64_t bytes;
+} attn__metadata;
 
 struct attn_transformer {
     uint64_t magic;
     attn__memory *memory;
-    attn_parameters *parameters;      /* counted; its plan is the attn__transformer_plan */
+    attn_parameters *parameters; /* counted; its plan is the attn__transformer_plan */
     attn__metadata *metadata;
 };
 const attn__transformer_plan *attn__transformer_plan_of(const attn_transformer *model);
@@ -30,20 +34,24 @@ attn_status attn__transformer_add_metadata(attn_context *ctx, attn_transformer *
 typedef struct attn__batch_views {
     view source, target, labels;
     attn__stream source_stream, target_stream;
-    int64_t rows;                     /* of the output */
+    int64_t rows; /* of the output */
 } attn__batch_views;
 attn_status attn__transformer_batch(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch, int need_labels,
                                     attn__batch_views *out);
 
 /* the encoder's rows: memory [source rows, width], its memory exists */
-attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch, attn__value *memory);
+attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
+                                     attn__value *memory);
 /* the last stack's rows: hidden [rows, width] */
-attn_status attn__transformer_hidden(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch, attn__value *hidden);
+attn_status attn__transformer_hidden(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
+                                     attn__value *hidden);
 /* logits = hidden times the output head */
-attn_status attn__transformer_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden, attn__value *logits);
+attn_status attn__transformer_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden,
+                                     attn__value *logits);
 /* One stretch of decoding: tokens of the stream to hidden rows, keys and values kept in the caches [decoder layers]. */
-attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens, const attn__stream *stream,
-                                     attn__segments key_segments, attn__segments memory_segments, attn__layer_cache *caches, attn__value *hidden);
+attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens,
+                                     const attn__stream *stream, attn__segments key_segments, attn__segments memory_segments,
+                                     attn__layer_cache *caches, attn__value *hidden);
 /* loss of a checked batch on the tape; loss may be NULL */
 attn_status attn__transformer_loss_run(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
                                        const attn_cross_entropy_options *options, attn__value *loss, attn__loss_sums *sums);

@@ -1,8 +1,8 @@
-#include "../formats/json.h"
 #include "transformer_file.h"
-#include "../tensor/convert.h"
 #include <stdlib.h>
 #include <string.h>
+#include "../formats/json.h"
+#include "../tensor/convert.h"
 
 /* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), tied parameters
    ("attn.alias.<name>": the name it is stored under) and the caller's own entries. */
@@ -32,16 +32,21 @@ static attn_status options_parse(attn_context *ctx, const char *path, const char
     if (status != ATTN_OK) return status;
     *o = attn__transformer_defaults;
     if (!json_is_object(object)) status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: expected a JSON object", path);
-    json_object_foreach(object, name, value) {
+    json_object_foreach(object, name, value)
+    {
         const attn__field *field = attn__option_field(name);
-        if (field == NULL) status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: unknown option \"%.64s\"", path, name);
+        if (field == NULL)
+            status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: unknown option \"%.64s\"", path, name);
         else if (!json_is_number(value) || (field->kind != ATTN__FIELD_DOUBLE && !json_is_integer(value)))
-            status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s is no %s", path, name, field->kind == ATTN__FIELD_DOUBLE ? "number" : "integer");
+            status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s is no %s", path, name,
+                                field->kind == ATTN__FIELD_DOUBLE ? "number" : "integer");
         else {
             double number = json_number_value(value);
             if (!(number >= field->least && number <= field->most))
-                status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s: got %.17g, expected %g to %g", path, name, number, field->least, field->most);
-            else attn__option_set(o, field, number);
+                status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.options: %s: got %.17g, expected %g to %g", path, name, number,
+                                    field->least, field->most);
+            else
+                attn__option_set(o, field, number);
         }
         if (status != ATTN_OK) break;
     }
@@ -77,19 +82,22 @@ attn_status attn__transformer_write(attn_context *ctx, attn__writer *writer, con
 
 attn_status attn__check_metadata(attn_context *ctx, int64_t count, const char *const *keys, const char *const *values, const char *path)
 {
-    if (path == NULL || *path == 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got %s, expected a file name", path ? "\"\"" : "NULL");
+    if (path == NULL || *path == 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got %s, expected a file name", path ? "\"\"" : "NULL");
     if (count < 0 || (count > 0 && (keys == NULL || values == NULL)))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: got a count of %lld with NULL arrays, expected arrays of that length", (long long)count);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "keys, values: got a count of %lld with NULL arrays, expected arrays of that length", (long long)count);
     for (int64_t i = 0; i < count; i++) {
-        if (keys[i] == NULL || values[i] == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: entry %lld is NULL", (long long)i);
+        if (keys[i] == NULL || values[i] == NULL)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: entry %lld is NULL", (long long)i);
         if (strncmp(keys[i], RESERVED, sizeof RESERVED - 1) == 0)
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys: got \"%.64s\", expected no key that starts with \"attn.\"", keys[i]);
     }
     return ATTN_OK;
 }
 
-attn_status attn_transformer_save(attn_context *ctx, const attn_transformer *model, int64_t count, const char *const *keys, const char *const *values,
-                                  const char *path)
+attn_status attn_transformer_save(attn_context *ctx, const attn_transformer *model, int64_t count, const char *const *keys,
+                                  const char *const *values, const char *path)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
@@ -105,7 +113,8 @@ attn_status attn_transformer_save(attn_context *ctx, const attn_transformer *mod
 }
 
 /* one parameter from the entry of its name */
-static attn_status read_parameter(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int64_t index, int strict)
+static attn_status read_parameter(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int64_t index,
+                                  int strict)
 {
     const attn__parameter *p = &set->at[index];
     int64_t at = attn__file_find(file, p->name);
@@ -114,12 +123,13 @@ static attn_status read_parameter(attn_context *ctx, const attn__file *file, con
     int same = e->rank == p->rank;
     for (int32_t i = 0; same && i < p->rank; i++) same = e->shape[i] == p->shape[i];
     if (!same)
-        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" has rank %d and first extent %lld, expected rank %d and %lld", path, p->name,
-                          (int)e->rank, (long long)(e->rank > 0 ? e->shape[0] : 1), (int)p->rank, (long long)p->shape[0]);
+        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" has rank %d and first extent %lld, expected rank %d and %lld",
+                          path, p->name, (int)e->rank, (long long)(e->rank > 0 ? e->shape[0] : 1), (int)p->rank, (long long)p->shape[0]);
     void *to = attn__parameters_view(set, index).data;
     if (e->dtype == set->dtype) return attn__file_read(ctx, file, at, to, e->end - e->begin);
     if (e->dtype != ATTN_FLOAT32 && e->dtype != ATTN_FLOAT64)
-        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" is %s, expected float32 or float64", path, p->name, attn__dtype_name(e->dtype));
+        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" is %s, expected float32 or float64", path, p->name,
+                          attn__dtype_name(e->dtype));
     attn__mark mark = attn__arena_mark(ctx->scratch);
     void *raw = attn__scratch(ctx, e->end - e->begin);
     if (raw == NULL) return attn__arena_status(ctx->scratch);
@@ -188,7 +198,8 @@ attn_status attn_transformer_load(attn_context *ctx, const char *path, const att
     if (status == ATTN_OK) status = attn__check_metadata(ctx, 0, NULL, NULL, path);
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &load_defaults, sizeof o, sizeof o, &o);
     if (status == ATTN_OK && o.dtype != 0 && o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
-        status = attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32, float64 or 0 (as in the file)", attn__dtype_name(o.dtype));
+        status =
+            attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32, float64 or 0 (as in the file)", attn__dtype_name(o.dtype));
     if (status == ATTN_OK) status = attn__file_open(ctx, path, &file);
     if (status == ATTN_OK) status = load(ctx, file, path, &o, out);
     attn__file_close(file);

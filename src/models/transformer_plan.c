@@ -1,5 +1,5 @@
-#include "transformer.h"
 #include <string.h>
+#include "transformer.h"
 
 static void clear_plan(attn_parameters *parameters)
 {
@@ -9,7 +9,10 @@ static void clear_plan(attn_parameters *parameters)
     attn__deallocate(parameters->memory, plan, (int64_t)sizeof *plan);
 }
 
-const attn__transformer_plan *attn__transformer_plan_of(const attn_transformer *model) { return model->parameters->plan; }
+const attn__transformer_plan *attn__transformer_plan_of(const attn_transformer *model)
+{
+    return model->parameters->plan;
+}
 
 int64_t attn__transformer_output_width(const attn__transformer_plan *plan)
 {
@@ -18,18 +21,25 @@ int64_t attn__transformer_output_width(const attn__transformer_plan *plan)
 }
 
 /* table and positions of one side; table_of: another side's table to share, or -1 */
-static attn_status plan_embedding(const attn__scope *scope, const char *side, const attn_transformer_options *o, int64_t vocabulary, int64_t width,
-                                  int64_t table_of, attn__embedding_module *e)
+static attn_status plan_embedding(const attn__scope *scope, const char *side, const attn_transformer_options *o, int64_t vocabulary,
+                                  int64_t width, int64_t table_of, attn__embedding_module *e)
 {
     const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
     char name[32];
     attn_status status = ATTN_OK;
-    *e = (attn__embedding_module){.table = table_of, .positions = -1, .kind = o->positions, .has_norm = o->embedding_norm,
-                                  .scale = o->embedding_scale, .dropout = o->dropout_embedding, .site = attn__scope_site(scope, side)};
+    *e = (attn__embedding_module){.table = table_of,
+                                  .positions = -1,
+                                  .kind = o->positions,
+                                  .has_norm = o->embedding_norm,
+                                  .scale = o->embedding_scale,
+                                  .dropout = o->dropout_embedding,
+                                  .site = attn__scope_site(scope, side)};
     attn__scope embedding = attn__scope_in(scope, strcmp(side, "source") == 0 ? "source_embedding" : "target_embedding");
     if (e->table < 0) {
-        if (strcmp(side, "source") == 0 && o->patch_values > 0) status = attn__add_weight(&embedding, "weight", 1, width, o->patch_values, &rule, 1, &e->table);
-        else status = attn__add_table(&embedding, "weight", vocabulary, width, &rule, &e->table);
+        if (strcmp(side, "source") == 0 && o->patch_values > 0)
+            status = attn__add_weight(&embedding, "weight", 1, width, o->patch_values, &rule, 1, &e->table);
+        else
+            status = attn__add_table(&embedding, "weight", vocabulary, width, &rule, &e->table);
     }
     if (status == ATTN_OK && strcmp(side, "source") == 0 && o->patch_values > 0) {
         status = attn__add_vector(&embedding, "bias", 1, width, ATTN__KIND_BIAS, 0, NULL);
@@ -73,8 +83,8 @@ static attn_status plan_parts(const attn__scope *scope, attn__transformer_plan *
     int encodes = o->encoder_layers > 0, decodes = o->decoder_layers > 0;
     if (decodes) status = plan_embedding(scope, "target", o, o->target_vocabulary, o->decoder_width, -1, &plan->target);
     if (status == ATTN_OK && encodes)
-        status = plan_embedding(scope, "source", o, o->source_vocabulary, o->width, decodes && (o->tie & ATTN_TIE_SOURCE) ? plan->target.table : -1,
-                                &plan->source);
+        status = plan_embedding(scope, "source", o, o->source_vocabulary, o->width,
+                                decodes && (o->tie & ATTN_TIE_SOURCE) ? plan->target.table : -1, &plan->source);
     if (status == ATTN_OK && encodes) {
         attn__scope here = attn__scope_in(scope, "encoder");
         attn__side side = attn__encoder_side(o);
@@ -111,7 +121,9 @@ attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_opt
         status = plan_parts(&scope, plan);
     }
     if (status == ATTN_OK) status = attn__parameters_finish(ctx, model->parameters);
-    if (status == ATTN_OK) *out = model;
-    else attn_transformer_free(model);
+    if (status == ATTN_OK)
+        *out = model;
+    else
+        attn_transformer_free(model);
     return status;
 }

@@ -1,5 +1,5 @@
-#include "transformer.h"
 #include <string.h>
+#include "transformer.h"
 
 static attn_status take_tokens(const attn__call *call, const char *name, const attn_tensor *tensor, const attn_layout *layout, view *tokens,
                                attn__stream *stream)
@@ -27,8 +27,10 @@ attn_status attn__transformer_batch(const attn__call *call, const attn__transfor
     memset(out, 0, sizeof *out);
     if (batch == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "batch: got NULL, expected an attn_batch");
     attn_status status = attn__options_read(ctx, "batch", batch, &none, sizeof b, sizeof b, &b);
-    if (status == ATTN_OK && plan->has_encoder) status = take_tokens(call, "source", b.source, b.source_layout, &out->source, &out->source_stream);
-    if (status == ATTN_OK && plan->has_decoder) status = take_tokens(call, "target", b.target, b.target_layout, &out->target, &out->target_stream);
+    if (status == ATTN_OK && plan->has_encoder)
+        status = take_tokens(call, "source", b.source, b.source_layout, &out->source, &out->source_stream);
+    if (status == ATTN_OK && plan->has_decoder)
+        status = take_tokens(call, "target", b.target, b.target_layout, &out->target, &out->target_stream);
     if (status != ATTN_OK) return status;
     if (plan->has_encoder && plan->has_decoder && out->source_stream.segments.count != out->target_stream.segments.count)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected %lld as in source_layout",
@@ -46,7 +48,8 @@ attn_status attn__transformer_batch(const attn__call *call, const attn__transfor
     return attn__expect_shape(ctx, "labels", &out->labels, out->rows, 1, 1);
 }
 
-attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch, attn__value *memory)
+attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
+                                     attn__value *memory)
 {
     attn__value x;
     const attn__layer_inputs in = {.stream = batch->source_stream, .key_segments = batch->source_stream.segments};
@@ -57,7 +60,8 @@ attn_status attn__transformer_encode(const attn__call *call, const attn__transfo
     return status == ATTN_OK ? attn__stack_run(call, &plan->encoder, &x, &in, memory) : status;
 }
 
-static attn_status decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens, const attn__layer_inputs *in, attn__value *hidden)
+static attn_status decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens, const attn__layer_inputs *in,
+                          attn__value *hidden)
 {
     attn__value x;
     attn_status status = attn__stack_check_masks(call->ctx, &plan->decoder, NULL, in->stream.segments, in->key_segments);
@@ -67,20 +71,23 @@ static attn_status decode(const attn__call *call, const attn__transformer_plan *
     return status == ATTN_OK ? attn__stack_run(call, &plan->decoder, &x, in, hidden) : status;
 }
 
-attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens, const attn__stream *stream,
-                                     attn__segments key_segments, attn__segments memory_segments, attn__layer_cache *caches, attn__value *hidden)
+attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens,
+                                     const attn__stream *stream, attn__segments key_segments, attn__segments memory_segments,
+                                     attn__layer_cache *caches, attn__value *hidden)
 {
     const attn__layer_inputs in = {.stream = *stream, .key_segments = key_segments, .memory_segments = memory_segments, .cache = caches};
     return decode(call, plan, tokens, &in, hidden);
 }
 
-attn_status attn__transformer_hidden(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch, attn__value *hidden)
+attn_status attn__transformer_hidden(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
+                                     attn__value *hidden)
 {
     if (!plan->has_decoder) return attn__transformer_encode(call, plan, batch, hidden);
     attn__layer_inputs in = {.stream = batch->target_stream, .key_segments = batch->target_stream.segments};
     attn__value memory;
     if (plan->has_encoder) {
-        attn_status status = attn__tape_temporary(call->ctx, call->tape, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
+        attn_status status =
+            attn__tape_temporary(call->ctx, call->tape, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
         if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
         if (status != ATTN_OK) return status;
         in.memory = &memory;
@@ -89,12 +96,14 @@ attn_status attn__transformer_hidden(const attn__call *call, const attn__transfo
     return decode(call, plan, &batch->target, &in, hidden);
 }
 
-attn_status attn__transformer_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden, attn__value *logits)
+attn_status attn__transformer_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden,
+                                     attn__value *logits)
 {
     return attn__linear_run(call, &plan->output, hidden, logits);
 }
 
-static attn_status hidden_and_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch, attn__value *output)
+static attn_status hidden_and_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
+                                     attn__value *output)
 {
     attn__value hidden;
     if (!plan->has_output) return attn__transformer_hidden(call, plan, batch, output);
@@ -110,7 +119,8 @@ attn_status attn__transformer_loss_run(const attn__call *call, const attn__trans
     attn_status status = attn__tape_temporary(call->ctx, call->tape, batch->rows, plan->output.out, plan->options.dtype, &logits);
     if (status == ATTN_OK) status = hidden_and_logits(call, plan, batch, &logits);
     if (status != ATTN_OK) return status;
-    return attn__cross_entropy(call->ctx, call->tape, &logits, &batch->labels, o->label_smoothing, o->smoothing_form, o->ignored_label, o->mean, loss, sums);
+    return attn__cross_entropy(call->ctx, call->tape, &logits, &batch->labels, o->label_smoothing, o->smoothing_form, o->ignored_label,
+                               o->mean, loss, sums);
 }
 
 static attn_status check_model(attn_context *ctx, const attn_transformer *model, attn_tape *tape)
@@ -131,7 +141,8 @@ static attn_status forward(const attn__call *call, const attn__transformer_plan 
     return status == ATTN_OK ? hidden_and_logits(call, plan, &views, &y) : status;
 }
 
-attn_status attn_transformer_forward(attn_context *ctx, const attn_transformer *model, attn_tape *tape, const attn_batch *batch, attn_tensor *output)
+attn_status attn_transformer_forward(attn_context *ctx, const attn_transformer *model, attn_tape *tape, const attn_batch *batch,
+                                     attn_tensor *output)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
@@ -143,8 +154,8 @@ attn_status attn_transformer_forward(attn_context *ctx, const attn_transformer *
     return attn__leave(ctx, status);
 }
 
-static attn_status loss(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch, const attn_cross_entropy_options *options,
-                        attn_tensor *tensor, attn_loss_report *report)
+static attn_status loss(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch,
+                        const attn_cross_entropy_options *options, attn_tensor *tensor, attn_loss_report *report)
 {
     attn_context *ctx = call->ctx;
     attn_cross_entropy_options o;
@@ -159,10 +170,15 @@ static attn_status loss(const attn__call *call, const attn__transformer_plan *pl
         if (status == ATTN_OK) status = attn__tape_output(ctx, call->tape, "loss", tensor, &at, &value);
     }
     if (status != ATTN_OK) return status;
+    if (tensor == NULL && report == NULL)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "loss, report: got NULL and NULL, expected at least one of them");
+    attn_loss_report made = {.struct_size = sizeof made};
+    if (report != NULL) status = attn__report_check(ctx, "report", report, sizeof made);
+    if (status != ATTN_OK) return status;
     attn__loss_sums sums;
     status = attn__transformer_loss_run(call, plan, &views, &o, tensor != NULL ? &value : NULL, &sums);
     if (status != ATTN_OK || report == NULL) return status;
-    const attn_loss_report made = {sizeof made, sums.loss, sums.unsmoothed, sums.count};
+    made = (attn_loss_report){.struct_size = sizeof made, .sum = sums.loss, .unsmoothed_sum = sums.unsmoothed, .count = sums.count};
     return attn__report_write(ctx, "report", report, &made, sizeof made, sizeof made);
 }
 

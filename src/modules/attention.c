@@ -1,8 +1,17 @@
 #include "attention.h"
 
-static int64_t key_columns(const attn_attention_options *o) { return o->key_heads * o->head_size; }
-static int64_t value_columns(const attn_attention_options *o) { return o->key_heads * o->value_head_size; }
-static int64_t query_columns(const attn_attention_options *o) { return o->heads * o->head_size; }
+static int64_t key_columns(const attn_attention_options *o)
+{
+    return o->key_heads * o->head_size;
+}
+static int64_t value_columns(const attn_attention_options *o)
+{
+    return o->key_heads * o->value_head_size;
+}
+static int64_t query_columns(const attn_attention_options *o)
+{
+    return o->heads * o->head_size;
+}
 
 static attn_status plan_biases(const attn__scope *here, const attn_attention_options *o, attn__attention_module *module)
 {
@@ -38,10 +47,12 @@ attn_status attn__attention_plan(const attn__scope *scope, const char *name, con
         width = o->key_width;
     }
     if (status == ATTN_OK && o->project_value)
-        status = attn__add_weight(&here, "value.weight", width != o->value_width, value_columns(o), o->value_width, &rule, 1, &module->value_weight);
+        status = attn__add_weight(&here, "value.weight", width != o->value_width, value_columns(o), o->value_width, &rule, 1,
+                                  &module->value_weight);
     if (status == ATTN_OK) status = plan_biases(&here, o, module);
     if (status == ATTN_OK && o->project_output)
-        status = attn__add_weight(&here, "output.weight", 1, o->output_width, o->heads * o->value_head_size, &rule, shrink, &module->output_weight);
+        status = attn__add_weight(&here, "output.weight", 1, o->output_width, o->heads * o->value_head_size, &rule, shrink,
+                                  &module->output_weight);
     if (status == ATTN_OK && o->bias_output)
         status = attn__add_vector(&here, "output.bias", 1, o->output_width, ATTN__KIND_BIAS, 0, &module->output_bias);
     return status;
@@ -158,8 +169,8 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
     attn__value joined = heads;
     joined.at = attn__view_heads(heads.at, o->heads);
     const attn__places none = {NULL, NULL};
-    attn__attention_settings settings = {in->query_segments, in->key_segments, in->mask, o->scale, o->soft_cap,
-                                         attn__tape_dropout(call->tape, o->dropout, m->site, none)};
+    attn__attention_settings settings = {in->query_segments, in->key_segments, in->mask,
+                                         o->scale,           o->soft_cap,      attn__tape_dropout(call->tape, o->dropout, m->site, none)};
     status = attn__attend(call->ctx, call->tape, &q, &k, &v, &settings, &joined); /* [rows, heads, value_head_size] */
     heads.id = joined.id;
     if (status != ATTN_OK || !o->project_output) {

@@ -6,7 +6,7 @@
 /* Definition 4.1: multi-head attention with its projections, each of which may be absent. Weights of query, key and value lie adjacent in
    memory, so that self-attention projects by one product and cross-attention by two. */
 typedef struct attn__attention_module {
-    attn_attention_options options;           /* resolved: no ATTN_DERIVED */
+    attn_attention_options options;                                /* resolved: no ATTN_DERIVED */
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
     uint64_t site;
@@ -19,10 +19,12 @@ attn_status attn__attention_plan(const attn__scope *scope, const char *name, con
                                  attn__attention_module *module);
 
 /* Keys and values that decoding keeps: [cache rows, key_heads * size] each. Rows of a segment lie at its key segment's start. */
-typedef struct attn__attention_cache { view key, value; } attn__attention_cache;
+typedef struct attn__attention_cache {
+    view key, value;
+} attn__attention_cache;
 
 typedef struct attn__attention_inputs {
-    const attn__value *query, *key, *value;   /* plain rows; the same pointer where they are one tensor */
+    const attn__value *query, *key, *value; /* plain rows; the same pointer where they are one tensor */
     attn__segments query_segments, key_segments;
     const attn_mask *mask;
 } attn__attention_inputs;

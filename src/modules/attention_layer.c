@@ -1,7 +1,7 @@
-#include "attention.h"
-#include "../tensor/layout.h"
 #include <math.h>
 #include <stddef.h>
+#include "../tensor/layout.h"
+#include "attention.h"
 
 /* The public attention layer: a module with a parameter set of its own. */
 struct attn_attention {
@@ -11,12 +11,32 @@ struct attn_attention {
     attn__attention_module module;
 };
 
-static const attn_attention_options defaults = {
-    .struct_size = sizeof(attn_attention_options), .dtype = ATTN_FLOAT32, .score = ATTN_SCORE_SCALED_DOT, .heads = 1, .key_heads = ATTN_DERIVED,
-    .query_width = 0, .key_width = ATTN_DERIVED, .value_width = ATTN_DERIVED, .output_width = ATTN_DERIVED, .head_size = ATTN_DERIVED,
-    .value_head_size = ATTN_DERIVED, .project_query = 1, .project_key = 1, .project_value = 1, .project_output = 1, .bias_query = 1, .bias_key = 1,
-    .bias_value = 1, .bias_output = 1, .scale = 1, .dropout = 0, .soft_cap = 0, .site = 0, .initialisation = ATTN_INITIALISATION_XAVIER,
-    .derive_scale = 1, .initialisation_scale = 0.02};
+static const attn_attention_options defaults = {.struct_size = sizeof(attn_attention_options),
+                                                .dtype = ATTN_FLOAT32,
+                                                .score = ATTN_SCORE_SCALED_DOT,
+                                                .heads = 1,
+                                                .key_heads = ATTN_DERIVED,
+                                                .query_width = 0,
+                                                .key_width = ATTN_DERIVED,
+                                                .value_width = ATTN_DERIVED,
+                                                .output_width = ATTN_DERIVED,
+                                                .head_size = ATTN_DERIVED,
+                                                .value_head_size = ATTN_DERIVED,
+                                                .project_query = 1,
+                                                .project_key = 1,
+                                                .project_value = 1,
+                                                .project_output = 1,
+                                                .bias_query = 1,
+                                                .bias_key = 1,
+                                                .bias_value = 1,
+                                                .bias_output = 1,
+                                                .scale = 1,
+                                                .dropout = 0,
+                                                .soft_cap = 0,
+                                                .site = 0,
+                                                .initialisation = ATTN_INITIALISATION_XAVIER,
+                                                .derive_scale = 1,
+                                                .initialisation_scale = 0.02};
 
 attn_status attn_attention_options_init(attn_attention_options *options, uint64_t size)
 {
@@ -26,10 +46,12 @@ attn_status attn_attention_options_init(attn_attention_options *options, uint64_
 static attn_status resolve_sizes(attn_context *ctx, attn_attention_options *o)
 {
     if (o->heads < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "heads: got %lld, expected at least 1", (long long)o->heads);
-    if (o->query_width < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "query_width: got %lld, expected at least 1", (long long)o->query_width);
+    if (o->query_width < 1)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "query_width: got %lld, expected at least 1", (long long)o->query_width);
     if (o->key_heads == ATTN_DERIVED) o->key_heads = o->heads;
     if (o->key_heads < 1 || o->heads % o->key_heads != 0)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads, (long long)o->heads);
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
+                          (long long)o->heads);
     if (o->key_width == ATTN_DERIVED) o->key_width = o->query_width;
     if (o->value_width == ATTN_DERIVED) o->value_width = o->key_width;
     if (o->head_size == ATTN_DERIVED) {
@@ -38,31 +60,35 @@ static attn_status resolve_sizes(attn_context *ctx, attn_attention_options *o)
                               (long long)o->query_width, (long long)o->heads);
         o->head_size = o->query_width / o->heads;
     }
-    if (o->value_head_size == ATTN_DERIVED)
-        o->value_head_size = o->project_value ? o->head_size : o->value_width / o->key_heads;
+    if (o->value_head_size == ATTN_DERIVED) o->value_head_size = o->project_value ? o->head_size : o->value_width / o->key_heads;
     if (o->output_width == ATTN_DERIVED) o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
     const int64_t sizes[] = {o->key_width, o->value_width, o->head_size, o->value_head_size, o->output_width};
     const char *const names[] = {"key_width", "value_width", "head_size", "value_head_size", "output_width"};
     for (int i = 0; i < 5; i++)
-        if (sizes[i] < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %lld, expected at least 1", names[i], (long long)sizes[i]);
+        if (sizes[i] < 1)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %lld, expected at least 1", names[i], (long long)sizes[i]);
     int64_t columns;
     if (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX)
-        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "heads: %lld times head size %lld is past 2^31 - 1", (long long)o->heads, (long long)o->head_size);
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "heads: %lld times head size %lld is past 2^31 - 1", (long long)o->heads,
+                          (long long)o->head_size);
     return ATTN_OK;
 }
 
 /* without a projection the input is the projection: widths must say so */
 static attn_status check_absent(attn_context *ctx, const attn_attention_options *o)
 {
-    const struct { const char *name; int32_t project, bias; int64_t got, expected; } part[] = {
-        {"query_width", o->project_query, o->bias_query, o->query_width, o->heads * o->head_size},
-        {"key_width", o->project_key, o->bias_key, o->key_width, o->key_heads * o->head_size},
-        {"value_width", o->project_value, o->bias_value, o->value_width, o->key_heads * o->value_head_size},
-        {"output_width", o->project_output, o->bias_output, o->output_width, o->heads * o->value_head_size}};
+    const struct {
+        const char *name;
+        int32_t project, bias;
+        int64_t got, expected;
+    } part[] = {{"query_width", o->project_query, o->bias_query, o->query_width, o->heads * o->head_size},
+                {"key_width", o->project_key, o->bias_key, o->key_width, o->key_heads * o->head_size},
+                {"value_width", o->project_value, o->bias_value, o->value_width, o->key_heads * o->value_head_size},
+                {"output_width", o->project_output, o->bias_output, o->output_width, o->heads * o->value_head_size}};
     for (int i = 0; i < 4; i++) {
         if (!part[i].project && part[i].got != part[i].expected)
-            return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got %lld, expected %lld (heads times head size), as its projection is absent", part[i].name,
-                              (long long)part[i].got, (long long)part[i].expected);
+            return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got %lld, expected %lld (heads times head size), as its projection is absent",
+                              part[i].name, (long long)part[i].got, (long long)part[i].expected);
     }
     return ATTN_OK;
 }
@@ -75,15 +101,28 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
     if (o.score < ATTN_SCORE_DOT || o.score > ATTN_SCORE_ADDITIVE)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "score: got %d, expected an ATTN_SCORE number", (int)o.score);
     if (o.score > ATTN_SCORE_SCALED_DOT)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "score: the %s score is not in this version", o.score == ATTN_SCORE_ADDITIVE ? "additive" : "multiplicative");
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "score: the %s score is not in this version",
+                          o.score == ATTN_SCORE_ADDITIVE ? "additive" : "multiplicative");
     if (o.initialisation != ATTN_INITIALISATION_XAVIER && o.initialisation != ATTN_INITIALISATION_SCALED_NORMAL)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation: got %d, expected an ATTN_INITIALISATION number", (int)o.initialisation);
-    if (!(o.dropout >= 0 && o.dropout <= 1)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "dropout: got %g, expected 0 to 1", o.dropout);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation: got %d, expected an ATTN_INITIALISATION number",
+                          (int)o.initialisation);
+    if (!(o.dropout >= 0 && o.dropout <= 1))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "dropout: got %g, expected 0 to 1", o.dropout);
     if (!(o.soft_cap >= 0 && isfinite(o.soft_cap)))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "soft_cap: got %g, expected a finite number, 0 for none", o.soft_cap);
     if (!isfinite(o.scale)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "scale: got %g, expected a finite number", o.scale);
     if (!(o.initialisation_scale >= 0 && isfinite(o.initialisation_scale)))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation_scale: got %g, expected a finite number of at least 0", o.initialisation_scale);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation_scale: got %g, expected a finite number of at least 0",
+                          o.initialisation_scale);
+    const struct {
+        const char *name;
+        int32_t value;
+    } flags[] = {{"project_query", o.project_query},   {"project_key", o.project_key}, {"project_value", o.project_value},
+                 {"project_output", o.project_output}, {"bias_query", o.bias_query},   {"bias_key", o.bias_key},
+                 {"bias_value", o.bias_value},         {"bias_output", o.bias_output}, {"derive_scale", o.derive_scale}};
+    for (int i = 0; i < 9; i++)
+        if (flags[i].value != 0 && flags[i].value != 1)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %d, expected 0 or 1", flags[i].name, (int)flags[i].value);
     o.bias_query &= o.project_query;
     o.bias_key &= o.project_key;
     o.bias_value &= o.project_value;
@@ -126,8 +165,10 @@ attn_status attn_attention_create(attn_context *ctx, const attn_attention_option
         made->magic = ATTN__MAGIC_ATTENTION;
         made->memory = attn__memory_retain(ctx->memory);
         status = build(ctx, &o, made);
-        if (status == ATTN_OK) *out = made;
-        else attn_attention_free(made);
+        if (status == ATTN_OK)
+            *out = made;
+        else
+            attn_attention_free(made);
     }
     return attn__leave(ctx, status);
 }
@@ -148,8 +189,8 @@ attn_parameters *attn_attention_parameters(const attn_attention *layer)
 }
 
 /* the caller's tensors as values; the same tensor given twice is one value, so that projections can be joined */
-static attn_status take_inputs(const attn__call *call, const attn_attention_options *o, const attn_tensor *const tensor[3], attn__value value[3],
-                               const attn__value *shared[3])
+static attn_status take_inputs(const attn__call *call, const attn_attention_options *o, const attn_tensor *const tensor[3],
+                               attn__value value[3], const attn__value *shared[3])
 {
     static const char *const names[3] = {"query", "key", "value"};
     const int64_t width[3] = {o->query_width, o->key_width, o->value_width};
@@ -166,8 +207,8 @@ static attn_status take_inputs(const attn__call *call, const attn_attention_opti
     return ATTN_OK;
 }
 
-static attn_status forward(const attn__call *call, const attn_attention *layer, const attn_tensor *const tensor[3], const attn_layout *query_layout,
-                           const attn_layout *key_layout, const attn_mask *mask, attn_tensor *output)
+static attn_status forward(const attn__call *call, const attn_attention *layer, const attn_tensor *const tensor[3],
+                           const attn_layout *query_layout, const attn_layout *key_layout, const attn_mask *mask, attn_tensor *output)
 {
     attn_context *ctx = call->ctx;
     const attn_attention_options *o = &layer->module.options;
@@ -183,8 +224,8 @@ static attn_status forward(const attn__call *call, const attn_attention *layer, 
     if (status == ATTN_OK) status = attn__stream_open(call, "query_layout", query_layout, value[0].at.rows, &queries);
     if (status == ATTN_OK) status = attn__stream_keys(call, "key_layout", key_layout, value[1].at.rows, &keys);
     if (status == ATTN_OK && queries.segments.count != keys.segments.count)
-        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "key_layout: got %lld segments, expected %lld as in query_layout", (long long)keys.segments.count,
-                            (long long)queries.segments.count);
+        status = attn__fail(ctx, ATTN_ERROR_SHAPE, "key_layout: got %lld segments, expected %lld as in query_layout",
+                            (long long)keys.segments.count, (long long)queries.segments.count);
     if (status == ATTN_OK && mask != NULL) status = attn__expect(ctx, "mask", mask, ATTN__MAGIC_MASK, "attn_mask");
     if (status == ATTN_OK) status = attn__mask_check(ctx, "mask", mask, o->heads, queries.segments, keys.segments);
     if (status == ATTN_OK) status = attn__tape_output(ctx, call->tape, "output", output, &at, &y);
@@ -197,9 +238,9 @@ static attn_status forward(const attn__call *call, const attn_attention *layer, 
     return attn__attention_run(call, &layer->module, &in, NULL, &y);
 }
 
-attn_status attn_attention_forward(attn_context *ctx, const attn_attention *layer, attn_tape *tape, const attn_tensor *query, const attn_tensor *key,
-                                   const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout, const attn_mask *mask,
-                                   attn_tensor *output)
+attn_status attn_attention_forward(attn_context *ctx, const attn_attention *layer, attn_tape *tape, const attn_tensor *query,
+                                   const attn_tensor *key, const attn_tensor *value, const attn_layout *query_layout,
+                                   const attn_layout *key_layout, const attn_mask *mask, attn_tensor *output)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;

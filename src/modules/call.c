@@ -51,8 +51,8 @@ uint64_t attn__scope_site(const attn__scope *scope, const char *name)
     return attn__hash(path);
 }
 
-attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t group, int64_t out, int64_t in, const attn__start_rule *rule,
-                             double shrink, int64_t *index)
+attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t group, int64_t out, int64_t in,
+                             const attn__start_rule *rule, double shrink, int64_t *index)
 {
     char path[2 * ATTN__MAX_NAME];
     full_name(scope, name, path);
@@ -60,18 +60,20 @@ attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t
     int normal = rule->initialisation == ATTN_INITIALISATION_SCALED_NORMAL;
     /* Glorot and Bengio: uniform with variance 2 / (in + out) */
     double amount = normal ? rule->scale : sqrt(6.0 / (double)(in + out > 0 ? in + out : 1));
-    return attn__parameters_add(scope->ctx, scope->set, path, group, 2, shape, ATTN__KIND_WEIGHT, normal ? ATTN__START_NORMAL : ATTN__START_UNIFORM,
-                                amount * shrink, index);
+    return attn__parameters_add(scope->ctx, scope->set, path, group, 2, shape, ATTN__KIND_WEIGHT,
+                                normal ? ATTN__START_NORMAL : ATTN__START_UNIFORM, amount * shrink, index);
 }
 
-attn_status attn__add_vector(const attn__scope *scope, const char *name, int32_t group, int64_t width, int32_t kind, double start, int64_t *index)
+attn_status attn__add_vector(const attn__scope *scope, const char *name, int32_t group, int64_t width, int32_t kind, double start,
+                             int64_t *index)
 {
     char path[2 * ATTN__MAX_NAME];
     full_name(scope, name, path);
     return attn__parameters_add(scope->ctx, scope->set, path, group, 1, &width, kind, ATTN__START_CONSTANT, start, index);
 }
 
-attn_status attn__add_table(const attn__scope *scope, const char *name, int64_t rows, int64_t width, const attn__start_rule *rule, int64_t *index)
+attn_status attn__add_table(const attn__scope *scope, const char *name, int64_t rows, int64_t width, const attn__start_rule *rule,
+                            int64_t *index)
 {
     char path[2 * ATTN__MAX_NAME];
     full_name(scope, name, path);

@@ -28,7 +28,7 @@ typedef struct attn__scope {
 /* path + name + "."; a path that does not fit is cut, and the add that follows then fails by its name's length */
 attn__scope attn__scope_in(const attn__scope *scope, const char *name);
 attn__scope attn__scope_at(const attn__scope *scope, const char *name, int64_t index); /* "layers.3." */
-uint64_t attn__scope_site(const attn__scope *scope, const char *name); /* the dropout site of a path */
+uint64_t attn__scope_site(const attn__scope *scope, const char *name);                 /* the dropout site of a path */
 
 /* How weights start. amount of XAVIER: gain 1; of SCALED_NORMAL: the deviation. */
 typedef struct attn__start_rule {
@@ -38,10 +38,12 @@ typedef struct attn__start_rule {
 
 /* A weight [out, in] (rows out), a bias [out]; group as attn__parameters_add. shrink: the weight's start is multiplied by it (1; less for
    the projections that write to the residual stream). */
-attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t group, int64_t out, int64_t in, const attn__start_rule *rule,
-                             double shrink, int64_t *index);
-attn_status attn__add_vector(const attn__scope *scope, const char *name, int32_t group, int64_t width, int32_t kind, double start, int64_t *index);
-attn_status attn__add_table(const attn__scope *scope, const char *name, int64_t rows, int64_t width, const attn__start_rule *rule, int64_t *index);
+attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t group, int64_t out, int64_t in,
+                             const attn__start_rule *rule, double shrink, int64_t *index);
+attn_status attn__add_vector(const attn__scope *scope, const char *name, int32_t group, int64_t width, int32_t kind, double start,
+                             int64_t *index);
+attn_status attn__add_table(const attn__scope *scope, const char *name, int64_t rows, int64_t width, const attn__start_rule *rule,
+                            int64_t *index);
 
 /* A parameter, or count adjacent members of a group, as a value on the tape. index -1: absent, *out.at.data NULL. */
 attn_status attn__parameter_value(const attn__call *call, int64_t index, int64_t count, attn__value *out);

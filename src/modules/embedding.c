@@ -13,7 +13,8 @@ attn_status attn__embedding_run(const attn__call *call, const attn__embedding_mo
         return attn__embed(call->ctx, call->tape, tokens, &table, NULL, module->scale, module->kind, learned, places, &drop, y);
 
     status = attn__tape_temporary(call->ctx, call->tape, y->at.rows, y->at.width, y->at.dtype, &sum);
-    if (status == ATTN_OK && drop.rate > 0) status = attn__tape_temporary(call->ctx, call->tape, y->at.rows, y->at.width, y->at.dtype, &normed);
+    if (status == ATTN_OK && drop.rate > 0)
+        status = attn__tape_temporary(call->ctx, call->tape, y->at.rows, y->at.width, y->at.dtype, &normed);
     if (status == ATTN_OK)
         status = attn__embed(call->ctx, call->tape, tokens, &table, NULL, module->scale, module->kind, learned, places, NULL, &sum);
     if (status == ATTN_OK) status = attn__norm_run(call, &module->norm, &sum, NULL, NULL, NULL, drop.rate > 0 ? &normed : y);

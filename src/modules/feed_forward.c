@@ -6,7 +6,8 @@ static attn_status plan_input(const attn__scope *here, const attn__feed_forward_
     attn_status status;
     if (!o->gated) {
         status = attn__add_weight(here, "input.weight", 1, o->hidden, o->width, rule, 1, &module->input_weight);
-        if (status == ATTN_OK && o->bias) status = attn__add_vector(here, "input.bias", 1, o->hidden, ATTN__KIND_BIAS, 0, &module->input_bias);
+        if (status == ATTN_OK && o->bias)
+            status = attn__add_vector(here, "input.bias", 1, o->hidden, ATTN__KIND_BIAS, 0, &module->input_bias);
         return status;
     }
     status = attn__add_weight(here, "gate.weight", 1, o->hidden, o->width, rule, 1, &module->input_weight);
@@ -22,7 +23,8 @@ attn_status attn__feed_forward_plan(const attn__scope *scope, const char *name, 
     attn__scope here = attn__scope_in(scope, name);
     *module = (attn__feed_forward_module){*options, -1, -1, -1, -1, -1, attn__scope_site(&here, "activation")};
     attn_status status = plan_input(&here, options, rule, module);
-    if (status == ATTN_OK) status = attn__add_weight(&here, "output.weight", 1, options->width, options->hidden, rule, shrink, &module->output_weight);
+    if (status == ATTN_OK)
+        status = attn__add_weight(&here, "output.weight", 1, options->width, options->hidden, rule, shrink, &module->output_weight);
     if (status == ATTN_OK && options->bias)
         status = attn__add_vector(&here, "output.bias", 1, options->width, ATTN__KIND_BIAS, 0, &module->output_bias);
     if (status == ATTN_OK && options->learned_beta)
@@ -30,8 +32,8 @@ attn_status attn__feed_forward_plan(const attn__scope *scope, const char *name, 
     return status;
 }
 
-attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x, attn__places places,
-                                   attn__value *y)
+attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x,
+                                   attn__places places, attn__value *y)
 {
     const attn__feed_forward_options *o = &module->options;
     int64_t members = o->gated ? 2 : 1;

@@ -16,6 +16,6 @@ typedef struct attn__feed_forward_module {
 } attn__feed_forward_module;
 attn_status attn__feed_forward_plan(const attn__scope *scope, const char *name, const attn__feed_forward_options *options,
                                     const attn__start_rule *rule, double shrink, attn__feed_forward_module *module);
-attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x, attn__places places,
-                                   attn__value *y);
+attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x,
+                                   attn__places places, attn__value *y);
 #endif

@@ -1,7 +1,7 @@
 #include "linear.h"
 
-attn_status attn__linear_plan(const attn__scope *scope, const char *name, int64_t in, int64_t out, int32_t bias, const attn__start_rule *rule,
-                              double shrink, attn__linear_module *module)
+attn_status attn__linear_plan(const attn__scope *scope, const char *name, int64_t in, int64_t out, int32_t bias,
+                              const attn__start_rule *rule, double shrink, attn__linear_module *module)
 {
     attn__scope here = attn__scope_in(scope, name);
     *module = (attn__linear_module){in, out, -1, -1};

@@ -1,21 +1,29 @@
-#include "trainer.h"
-#include "../formats/json.h"
-#include "../models/transformer_file.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "../formats/json.h"
+#include "../models/transformer_file.h"
+#include "trainer.h"
 
 /* A checkpoint is a model's file with the optimizer's moments ("optimizer.first_moment.<parameter>", "optimizer.second_moment.<parameter>")
    and, in the metadata under "attn.trainer", the counters: all that a run needs to continue bit for bit. */
 static const char STATE_KEY[] = "attn.trainer", PREFIX[] = "optimizer.";
 static const char *const MOMENTS[2] = {"optimizer.first_moment.", "optimizer.second_moment."};
 
-typedef struct state { int64_t steps, updates, cursor; uint64_t seed, fingerprint; double rate; } state;
+typedef struct state {
+    int64_t steps, updates, cursor;
+    uint64_t seed, fingerprint;
+    double rate;
+} state;
 
 static state state_of(const attn_trainer *t)
 {
-    return (state){t->steps, t->optimizer->step, t->dataset ? attn__dataset_cursor(t->dataset) : 0, t->options.seed,
-                   t->dataset ? attn__dataset_fingerprint(t->dataset) : 0, t->optimizer->rate};
+    return (state){t->steps,
+                   t->optimizer->step,
+                   t->dataset ? attn__dataset_cursor(t->dataset) : 0,
+                   t->options.seed,
+                   t->dataset ? attn__dataset_fingerprint(t->dataset) : 0,
+                   t->optimizer->rate};
 }
 
 /* 64-bit numbers and the rate as hexadecimal strings: JSON numbers would not carry every bit */
@@ -25,7 +33,8 @@ static attn_status write_state(attn_context *ctx, attn__writer *writer, const st
     uint64_t rate;
     memcpy(&rate, &s->rate, sizeof rate);
     snprintf(text, sizeof text,
-             "{\"steps\":%" PRId64 ",\"updates\":%" PRId64 ",\"cursor\":%" PRId64 ",\"seed\":\"%016" PRIx64 "\",\"data\":\"%016" PRIx64 "\",\"rate\":\"%016" PRIx64 "\"}",
+             "{\"steps\":%" PRId64 ",\"updates\":%" PRId64 ",\"cursor\":%" PRId64 ",\"seed\":\"%016" PRIx64 "\",\"data\":\"%016" PRIx64
+             "\",\"rate\":\"%016" PRIx64 "\"}",
              s->steps, s->updates, s->cursor, s->seed, s->fingerprint, rate);
     return attn__writer_metadata(ctx, writer, STATE_KEY, text);
 }
@@ -53,8 +62,9 @@ static attn_status read_state(attn_context *ctx, const attn__file *file, const c
     uint64_t rate = 0;
     attn_status status = attn__json_parse(ctx, path, text, (int64_t)strlen(text), 4, 100, 0, &object);
     if (status != ATTN_OK) return status;
-    if (!read_integer(object, "steps", &s->steps) || !read_integer(object, "updates", &s->updates) || !read_integer(object, "cursor", &s->cursor) ||
-        !read_bits(object, "seed", &s->seed) || !read_bits(object, "data", &s->fingerprint) || !read_bits(object, "rate", &rate))
+    if (!read_integer(object, "steps", &s->steps) || !read_integer(object, "updates", &s->updates) ||
+        !read_integer(object, "cursor", &s->cursor) || !read_bits(object, "seed", &s->seed) ||
+        !read_bits(object, "data", &s->fingerprint) || !read_bits(object, "rate", &rate))
         status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.trainer: a counter is missing or no number", path);
     memcpy(&s->rate, &rate, sizeof rate);
     json_decref(object);
@@ -63,7 +73,8 @@ static attn_status read_state(attn_context *ctx, const attn__file *file, const c
 
 static void *moment(const attn_trainer *t, int which, int64_t index)
 {
-    return (char *)(which ? t->optimizer->second : t->optimizer->first) + t->parameters->at[index].offset * attn__dtype_bytes(t->parameters->dtype);
+    return (char *)(which ? t->optimizer->second : t->optimizer->first) +
+           t->parameters->at[index].offset * attn__dtype_bytes(t->parameters->dtype);
 }
 
 static void moment_name(const attn_trainer *t, int which, int64_t index, char name[2 * ATTN__MAX_NAME])
@@ -86,8 +97,8 @@ static attn_status collect(attn_context *ctx, attn__writer *writer, const attn_t
     return status;
 }
 
-attn_status attn_trainer_save(attn_context *ctx, const attn_trainer *trainer, int64_t count, const char *const *keys, const char *const *values,
-                              const char *path)
+attn_status attn_trainer_save(attn_context *ctx, const attn_trainer *trainer, int64_t count, const char *const *keys,
+                              const char *const *values, const char *path)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
@@ -116,15 +127,20 @@ static attn_status check_state(attn_context *ctx, const attn_trainer *t, const a
             return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: %s is %.17g in the checkpoint and %.17g in the model", path, fields[i].name,
                               attn__option_get(&saved, &fields[i]), attn__option_get(own, &fields[i]));
     if (s->seed != t->options.seed)
-        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint's seed is %" PRIu64 ", the trainer's %" PRIu64, path, s->seed, t->options.seed);
+        return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint's seed is %" PRIu64 ", the trainer's %" PRIu64, path, s->seed,
+                          t->options.seed);
     if (t->dataset != NULL && s->fingerprint != attn__dataset_fingerprint(t->dataset))
         return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint was made with another data set, batch size or seed", path);
     return ATTN_OK;
 }
 
-typedef struct block { void *at; int64_t bytes; } block; /* parameters and both moments, read aside */
+typedef struct block {
+    void *at;
+    int64_t bytes;
+} block; /* parameters and both moments, read aside */
 
-static attn_status read_one(attn_context *ctx, const attn__file *file, const char *path, const attn__parameter *p, const char *name, int32_t dtype, void *to)
+static attn_status read_one(attn_context *ctx, const attn__file *file, const char *path, const attn__parameter *p, const char *name,
+                            int32_t dtype, void *to)
 {
     int64_t at = attn__file_find(file, name);
     if (at < 0) return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: missing tensor \"%s\"", path, name);

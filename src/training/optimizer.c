@@ -1,8 +1,16 @@
 #include "optimizer.h"
 #include <math.h>
 
-static const attn_optimizer_options defaults = {.struct_size = sizeof(attn_optimizer_options), .optimizer = ATTN_OPTIMIZER_ADAM, .no_decay = 0,
-                                                .rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0, .l2 = 0, .clip = 0};
+static const attn_optimizer_options defaults = {.struct_size = sizeof(attn_optimizer_options),
+                                                .optimizer = ATTN_OPTIMIZER_ADAM,
+                                                .no_decay = 0,
+                                                .rate = 1e-3,
+                                                .beta1 = 0.9,
+                                                .beta2 = 0.999,
+                                                .epsilon = 1e-8,
+                                                .weight_decay = 0,
+                                                .l2 = 0,
+                                                .clip = 0};
 
 attn_status attn_optimizer_options_init(attn_optimizer_options *options, uint64_t size)
 {
@@ -11,24 +19,30 @@ attn_status attn_optimizer_options_init(attn_optimizer_options *options, uint64_
 
 static attn_status check_options(attn_context *ctx, const attn_optimizer_options *o)
 {
-    const struct { const char *name; double value, most; } at[] = {
-        {"rate", o->rate, HUGE_VAL}, {"epsilon", o->epsilon, HUGE_VAL}, {"weight_decay", o->weight_decay, HUGE_VAL}, {"l2", o->l2, HUGE_VAL},
-        {"clip", o->clip, HUGE_VAL}, {"beta1", o->beta1, 1}, {"beta2", o->beta2, 1}};
+    const struct {
+        const char *name;
+        double value, most;
+    } at[] = {{"rate", o->rate, HUGE_VAL}, {"epsilon", o->epsilon, HUGE_VAL}, {"weight_decay", o->weight_decay, HUGE_VAL},
+              {"l2", o->l2, HUGE_VAL},     {"clip", o->clip, HUGE_VAL},       {"beta1", o->beta1, 1},
+              {"beta2", o->beta2, 1}};
     for (int i = 0; i < 7; i++)
         if (!(at[i].value >= 0 && at[i].value < at[i].most))
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %g, expected at least 0 and %s", at[i].name, at[i].value,
                               at[i].most == 1 ? "below 1" : "finite");
     if (o->optimizer != ATTN_OPTIMIZER_ADAM && o->optimizer != ATTN_OPTIMIZER_ADAMW)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "optimizer: got %d, expected ATTN_OPTIMIZER_ADAM (0) or _ADAMW (1)", (int)o->optimizer);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "optimizer: got %d, expected ATTN_OPTIMIZER_ADAM (0) or _ADAMW (1)",
+                          (int)o->optimizer);
     if (o->optimizer == ATTN_OPTIMIZER_ADAM && o->weight_decay != 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "weight_decay: got %g, expected 0 with Adam (decoupled decay is AdamW; l2 is the penalty in the loss)",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "weight_decay: got %g, expected 0 with Adam (decoupled decay is AdamW; l2 is the penalty in the loss)",
                           o->weight_decay);
     if (o->no_decay & ~(ATTN_NO_DECAY_BIAS | ATTN_NO_DECAY_NORM | ATTN_NO_DECAY_EMBEDDING))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "no_decay: got %d, expected ATTN_NO_DECAY bits", (int)o->no_decay);
     return ATTN_OK;
 }
 
-attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options, attn_optimizer **out)
+attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options,
+                                 attn_optimizer **out)
 {
     attn_optimizer_options o;
     void *memory = NULL;
@@ -55,13 +69,16 @@ attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters,
     return attn__fail_memory(ctx, status, "moments of the optimizer");
 }
 
-attn_status attn_optimizer_create(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options, attn_optimizer **out)
+attn_status attn_optimizer_create(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options,
+                                  attn_optimizer **out)
 {
     if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the optimizer");
-    else status = attn__optimizer_make(ctx, parameters, options, out);
+    if (out == NULL)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the optimizer");
+    else
+        status = attn__optimizer_make(ctx, parameters, options, out);
     return attn__leave(ctx, status);
 }
 

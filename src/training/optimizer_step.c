@@ -1,14 +1,18 @@
-#include "optimizer.h"
 #include <math.h>
+#include "optimizer.h"
 
 /* A run: neighbouring parameters that are updated alike, padding between them included (it is zero and stays so). */
-typedef struct run { int64_t next, offset, elements; double decay; } run;
+typedef struct run {
+    int64_t next, offset, elements;
+    double decay;
+} run;
 
 static double decay_of(const attn_optimizer *optimizer, const attn__parameter *p)
 {
     const int32_t spared = optimizer->options.no_decay;
     int spare = ((spared & ATTN_NO_DECAY_BIAS) && (p->kind == ATTN__KIND_BIAS || p->kind == ATTN__KIND_SCALAR)) ||
-                ((spared & ATTN_NO_DECAY_NORM) && p->kind == ATTN__KIND_NORM) || ((spared & ATTN_NO_DECAY_EMBEDDING) && p->kind == ATTN__KIND_EMBEDDING);
+                ((spared & ATTN_NO_DECAY_NORM) && p->kind == ATTN__KIND_NORM) ||
+                ((spared & ATTN_NO_DECAY_EMBEDDING) && p->kind == ATTN__KIND_EMBEDDING);
     return spare ? 0 : optimizer->options.weight_decay;
 }
 
@@ -42,9 +46,11 @@ static attn_status inner(attn_context *ctx, const attn__kernels *kernels, const 
 }
 
 /* sums of g^2, g p and p^2 over the runs; the last two only with an L2 penalty */
-typedef struct squares { double gg, gp, pp; } squares;
-static attn_status square_sums(attn_context *ctx, const attn_optimizer *optimizer, const attn_gradients *gradients, int64_t first, int64_t count,
-                               int penalty, squares *out)
+typedef struct squares {
+    double gg, gp, pp;
+} squares;
+static attn_status square_sums(attn_context *ctx, const attn_optimizer *optimizer, const attn_gradients *gradients, int64_t first,
+                               int64_t count, int penalty, squares *out)
 {
     const attn__kernels *kernels;
     attn_status status = attn__kernels_for(ctx, optimizer->parameters->dtype, &kernels);
@@ -54,7 +60,8 @@ static attn_status square_sums(attn_context *ctx, const attn_optimizer *optimize
         double gg, gp = 0, pp = 0;
         status = kernels->sum_squares(ctx, at(optimizer, gradients->flat, r.offset), r.elements, &gg);
         if (status == ATTN_OK && penalty) status = inner(ctx, kernels, optimizer, gradients, &r, &gp);
-        if (status == ATTN_OK && penalty) status = kernels->sum_squares(ctx, at(optimizer, optimizer->parameters->flat, r.offset), r.elements, &pp);
+        if (status == ATTN_OK && penalty)
+            status = kernels->sum_squares(ctx, at(optimizer, optimizer->parameters->flat, r.offset), r.elements, &pp);
         out->gg += gg;
         out->gp += gp;
         out->pp += pp;
@@ -62,8 +69,8 @@ static attn_status square_sums(attn_context *ctx, const attn_optimizer *optimize
     return status;
 }
 
-attn_status attn__optimizer_norm(attn_context *ctx, const attn_optimizer *optimizer, const attn_gradients *gradients, int64_t first, int64_t count,
-                                 double divisor, double *out)
+attn_status attn__optimizer_norm(attn_context *ctx, const attn_optimizer *optimizer, const attn_gradients *gradients, int64_t first,
+                                 int64_t count, double divisor, double *out)
 {
     squares s;
     attn_status status = square_sums(ctx, optimizer, gradients, first, count, 0, &s);
@@ -80,14 +87,15 @@ static attn_status commit(attn_context *ctx, attn_optimizer *optimizer, attn_gra
     ctx->committing = 1; /* a cancel waits for the next call: half an update is none */
     while (status == ATTN_OK && next_run(optimizer, optimizer->parameters->count, &r))
         status = kernels->adam(ctx, at(optimizer, optimizer->parameters->flat, r.offset), at(optimizer, gradients->flat, r.offset),
-                               at(optimizer, optimizer->first, r.offset), at(optimizer, optimizer->second, r.offset), r.elements, multiplier, l2,
-                               optimizer->rate, o->beta1, o->beta2, o->epsilon, r.decay, optimizer->step + 1);
+                               at(optimizer, optimizer->first, r.offset), at(optimizer, optimizer->second, r.offset), r.elements,
+                               multiplier, l2, optimizer->rate, o->beta1, o->beta2, o->epsilon, r.decay, optimizer->step + 1);
     ctx->committing = 0;
     if (status == ATTN_OK) optimizer->step++;
     return status;
 }
 
-attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double divisor, attn_optimizer_report *r)
+attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double divisor,
+                                   attn_optimizer_report *r)
 {
     const attn_optimizer_options *o = &optimizer->options;
     squares s;
@@ -95,7 +103,8 @@ attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer,
     if (status == ATTN_OK) status = attn__cancelled(ctx);
     if (status != ATTN_OK) return status;
     double square = s.gg / divisor / divisor;
-    if (o->l2 > 0) square += 2 * o->l2 * s.gp / divisor + o->l2 * o->l2 * s.pp; /* (6.11): the penalty's gradient is part of what is clipped */
+    if (o->l2 > 0)
+        square += 2 * o->l2 * s.gp / divisor + o->l2 * o->l2 * s.pp; /* (6.11): the penalty's gradient is part of what is clipped */
     double norm = sqrt(square > 0 || !(square <= 0) ? square : 0);
     *r = (attn_optimizer_report){.struct_size = sizeof *r, .gradient_norm = norm, .penalty = 0.5 * o->l2 * s.pp, .step = optimizer->step};
     if (!isfinite(norm)) {
@@ -108,7 +117,8 @@ attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer,
     return status;
 }
 
-attn_status attn_optimizer_step(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double divisor, attn_optimizer_report *report)
+attn_status attn_optimizer_step(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double divisor,
+                                attn_optimizer_report *report)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
@@ -119,7 +129,7 @@ attn_status attn_optimizer_step(attn_context *ctx, attn_optimizer *optimizer, at
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients: they are of another parameter set than the optimizer's");
     if (status == ATTN_OK && !(divisor > 0 && isfinite(divisor)))
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "divisor: got %g, expected a finite number above 0", divisor);
-    if (status == ATTN_OK && report != NULL) status = attn__report_write(ctx, "report", report, &made, sizeof made, sizeof made);
+    if (status == ATTN_OK && report != NULL) status = attn__report_check(ctx, "report", report, sizeof made);
     if (status == ATTN_OK) status = attn__optimizer_update(ctx, optimizer, gradients, divisor, &made);
     if (status == ATTN_OK && report != NULL) status = attn__report_write(ctx, "report", report, &made, sizeof made, sizeof made);
     return attn__leave(ctx, status);

@@ -1,5 +1,5 @@
-#include "trainer.h"
 #include "../models/report.h"
+#include "trainer.h"
 
 /* memory of the threads: what attention over sequences of at most longest asks for */
 static attn_status reserve_workers(attn_context *ctx, const attn_trainer *t, int64_t longest)

@@ -1,8 +1,14 @@
 #include "schedule.h"
 #include <math.h>
 
-static const attn_schedule_options defaults = {.struct_size = sizeof(attn_schedule_options), .schedule = ATTN_SCHEDULE_CONSTANT, .warmup = 0,
-                                               .total = 0, .width = 512, .rate = 1e-3, .final_rate = 0, .factor = 1};
+static const attn_schedule_options defaults = {.struct_size = sizeof(attn_schedule_options),
+                                               .schedule = ATTN_SCHEDULE_CONSTANT,
+                                               .warmup = 0,
+                                               .total = 0,
+                                               .width = 512,
+                                               .rate = 1e-3,
+                                               .final_rate = 0,
+                                               .factor = 1};
 
 attn_status attn_schedule_options_init(attn_schedule_options *options, uint64_t size)
 {
@@ -21,11 +27,12 @@ attn_status attn__schedule_read(attn_context *ctx, const attn_schedule_options *
     if (status != ATTN_OK) return status;
     if (out->schedule < ATTN_SCHEDULE_CONSTANT || out->schedule > ATTN_SCHEDULE_INVERSE_SQRT)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule: got %d, expected an ATTN_SCHEDULE number", (int)out->schedule);
-    if (out->warmup < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "warmup: got %lld, expected at least 0 steps", (long long)out->warmup);
+    if (out->warmup < 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "warmup: got %lld, expected at least 0 steps", (long long)out->warmup);
     int falls = out->schedule == ATTN_SCHEDULE_LINEAR || out->schedule == ATTN_SCHEDULE_COSINE;
     if (falls && out->total < out->warmup)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "total: got %lld, expected at least the warm-up of %lld steps", (long long)out->total,
-                          (long long)out->warmup);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "total: got %lld, expected at least the warm-up of %lld steps",
+                          (long long)out->total, (long long)out->warmup);
     if (out->schedule == ATTN_SCHEDULE_MONOGRAPH && out->width < 1)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "width: got %lld, expected the model's width", (long long)out->width);
     status = check_rate(ctx, "rate", out->rate);

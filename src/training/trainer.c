@@ -1,7 +1,7 @@
 #include "trainer.h"
 
-static const attn_trainer_options defaults = {.struct_size = sizeof(attn_trainer_options), .seed = 1, .label_smoothing = 0, .micro_rows = -1,
-                                              .accumulate = 1, .layer_norms = 0};
+static const attn_trainer_options defaults = {
+    .struct_size = sizeof(attn_trainer_options), .seed = 1, .label_smoothing = 0, .micro_rows = -1, .accumulate = 1, .layer_norms = 0};
 
 attn_status attn_trainer_options_init(attn_trainer_options *options, uint64_t size)
 {
@@ -19,8 +19,10 @@ static attn_status check_options(attn_context *ctx, const attn_trainer_options *
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "label_smoothing: got %g, expected 0 to 1", o->label_smoothing);
     if (o->micro_rows != -1 && o->micro_rows < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "micro_rows: got %lld, expected at least 1, or -1 for no split", (long long)o->micro_rows);
-    if (o->accumulate < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "accumulate: got %lld, expected at least 1", (long long)o->accumulate);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "micro_rows: got %lld, expected at least 1, or -1 for no split",
+                          (long long)o->micro_rows);
+    if (o->accumulate < 1)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "accumulate: got %lld, expected at least 1", (long long)o->accumulate);
     if (o->layer_norms != 0 && o->layer_norms != 1)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layer_norms: got %d, expected 0 or 1", (int)o->layer_norms);
     return ATTN_OK;
@@ -29,7 +31,8 @@ static attn_status check_options(attn_context *ctx, const attn_trainer_options *
 static attn_status build(attn_context *ctx, attn_trainer *t, const attn_optimizer_options *optimizer)
 {
     const attn__transformer_plan *plan = attn__trainer_plan(t);
-    if (!plan->has_output) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no output head, so there is no loss to train on");
+    if (!plan->has_output)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no output head, so there is no loss to train on");
     attn_status status = attn__optimizer_make(ctx, t->parameters, optimizer, &t->optimizer);
     if (status == ATTN_OK) status = attn_gradients_create(ctx, t->parameters, &t->gradients);
     if (status == ATTN_OK) status = attn_tape_create(ctx, &t->tape);
@@ -65,8 +68,10 @@ static attn_status make(attn_context *ctx, attn_transformer *model, attn_dataset
     t->schedule = s;
     status = build(ctx, t, optimizer);
     if (status == ATTN_OK && schedule != NULL) t->optimizer->rate = attn__schedule_rate(&s, 1); /* without one: the optimizer's, constant */
-    if (status == ATTN_OK) *out = t;
-    else attn_trainer_free(t);
+    if (status == ATTN_OK)
+        *out = t;
+    else
+        attn_trainer_free(t);
     return status;
 }
 
@@ -76,8 +81,10 @@ attn_status attn_trainer_create(attn_context *ctx, attn_transformer *model, attn
     if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the trainer");
-    else status = make(ctx, model, dataset, optimizer, schedule, options, out);
+    if (out == NULL)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the trainer");
+    else
+        status = make(ctx, model, dataset, optimizer, schedule, options, out);
     return attn__leave(ctx, status);
 }
 
@@ -101,4 +108,7 @@ attn_optimizer *attn_trainer_optimizer(const attn_trainer *trainer)
     return attn__is(trainer, ATTN__MAGIC_TRAINER) ? trainer->optimizer : NULL;
 }
 
-int64_t attn_trainer_steps(const attn_trainer *trainer) { return attn__is(trainer, ATTN__MAGIC_TRAINER) ? trainer->steps : 0; }
+int64_t attn_trainer_steps(const attn_trainer *trainer)
+{
+    return attn__is(trainer, ATTN__MAGIC_TRAINER) ? trainer->steps : 0;
+}

@@ -1,15 +1,17 @@
-#include "trainer.h"
-#include "../tensor/layout.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "../tensor/layout.h"
+#include "trainer.h"
 
 /* What a step has added up so far, over all its micro-batches. */
-typedef struct total { attn__loss_sums sums; } total;
+typedef struct total {
+    attn__loss_sums sums;
+} total;
 
 /* segments first .. first + count of a stream, their rows counted from the first one's start */
-static attn_status slice_stream(const attn__call *call, const attn__stream *from, int64_t first, int64_t count, attn__stream *out, int64_t *start,
-                                int64_t *rows)
+static attn_status slice_stream(const attn__call *call, const attn__stream *from, int64_t first, int64_t count, attn__stream *out,
+                                int64_t *start, int64_t *rows)
 {
     attn_context *ctx = call->ctx;
     *rows = 0;
@@ -49,8 +51,8 @@ static int64_t piece(const attn_trainer *t, const attn__batch_views *b, const at
     return i - first;
 }
 
-static attn_status slice(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *b, int64_t first, int64_t count,
-                         attn__batch_views *out)
+static attn_status slice(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *b, int64_t first,
+                         int64_t count, attn__batch_views *out)
 {
     int64_t start, rows;
     attn_status status = ATTN_OK;
@@ -165,7 +167,8 @@ static attn_status step(attn_context *ctx, attn_trainer *t, const attn_batch *ba
     if (status == ATTN_OK) status = measure_layers(ctx, t, divisor);
     if (status != ATTN_OK) return status;
     double before = t->optimizer->rate;
-    if (t->schedule.schedule != ATTN_SCHEDULE_CONSTANT || t->schedule.warmup > 0) /* a constant rate is the optimizer's own: it can be set */
+    if (t->schedule.schedule != ATTN_SCHEDULE_CONSTANT ||
+        t->schedule.warmup > 0) /* a constant rate is the optimizer's own: it can be set */
         t->optimizer->rate = attn__schedule_rate(&t->schedule, t->steps + 1);
     status = attn__optimizer_update(ctx, t->optimizer, t->gradients, divisor, &update);
     if (status != ATTN_OK) {
@@ -173,9 +176,16 @@ static attn_status step(attn_context *ctx, attn_trainer *t, const attn_batch *ba
         return status;
     }
     t->steps++;
-    *r = (attn_trainer_report){.struct_size = sizeof *r, .step = t->steps, .tokens = sum.sums.count, .loss = sum.sums.loss / divisor,
-                               .unsmoothed_loss = sum.sums.unsmoothed / divisor, .penalty = update.penalty, .rate = t->optimizer->rate,
-                               .gradient_norm = update.gradient_norm, .skipped = update.skipped, .layer_count = t->layer_count,
+    *r = (attn_trainer_report){.struct_size = sizeof *r,
+                               .step = t->steps,
+                               .tokens = sum.sums.count,
+                               .loss = sum.sums.loss / divisor,
+                               .unsmoothed_loss = sum.sums.unsmoothed / divisor,
+                               .penalty = update.penalty,
+                               .rate = t->optimizer->rate,
+                               .gradient_norm = update.gradient_norm,
+                               .skipped = update.skipped,
+                               .layer_count = t->layer_count,
                                .layer_norms = t->layer_norms};
     return ATTN_OK;
 }
@@ -186,7 +196,7 @@ attn_status attn_trainer_step(attn_context *ctx, attn_trainer *trainer, const at
     if (status != ATTN_OK) return status;
     attn_trainer_report made = {.struct_size = sizeof made};
     status = attn__expect(ctx, "trainer", trainer, ATTN__MAGIC_TRAINER, "attn_trainer");
-    if (status == ATTN_OK && report != NULL) status = attn__report_write(ctx, "report", report, &made, sizeof made, sizeof made);
+    if (status == ATTN_OK && report != NULL) status = attn__report_check(ctx, "report", report, sizeof made);
     if (status != ATTN_OK) return attn__leave(ctx, status);
     int64_t cursor = trainer->dataset != NULL ? attn__dataset_cursor(trainer->dataset) : 0;
     status = step(ctx, trainer, batch, &made);

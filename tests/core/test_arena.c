@@ -140,6 +140,30 @@ static void test_replaced_block(void **state)
     destroy(memory, arena);
 }
 
+/* what was reserved over a smaller block, or while something was in use, outlives resets */
+static void test_reserve_stays(void **state)
+{
+    (void)state;
+    for (int in_use = 0; in_use < 2; in_use++) {
+        attn__memory *memory = attn__memory_create(NULL, -1);
+        attn__arena *arena = create(memory, 0);
+        assert_non_null(attn__arena_take(arena, 100));
+        if (!in_use) attn__arena_reset(arena);
+        assert_int_equal(attn__arena_reserve(arena, 9 * MIB), ATTN_OK);
+        for (int round = 0; round < 2; round++) { /* a short round, after which the memory is one block */
+            attn__arena_reset(arena);
+            assert_non_null(attn__arena_take(arena, 50));
+        }
+        const int64_t before = allocations(memory);
+        for (int round = 0; round < 3; round++) {
+            attn__arena_reset(arena);
+            for (int i = 0; i < 9; i++) assert_non_null(attn__arena_take(arena, MIB));
+            assert_int_equal(allocations(memory), before);
+        }
+        destroy(memory, arena);
+    }
+}
+
 static void test_reserve(void **state)
 {
     (void)state;
@@ -240,14 +264,9 @@ static void test_dry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes),
-        cmocka_unit_test(test_steady_state),
-        cmocka_unit_test(test_mark_and_rewind),
-        cmocka_unit_test(test_replaced_block),
-        cmocka_unit_test(test_reserve),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_failing_allocator),
-        cmocka_unit_test(test_dry),
+        cmocka_unit_test(test_takes),          cmocka_unit_test(test_steady_state),      cmocka_unit_test(test_mark_and_rewind),
+        cmocka_unit_test(test_replaced_block), cmocka_unit_test(test_reserve),           cmocka_unit_test(test_reserve_stays),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_failing_allocator), cmocka_unit_test(test_dry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

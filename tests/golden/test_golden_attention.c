@@ -84,7 +84,8 @@ static void activation_case(const golden *g, int32_t activation, const char *nam
     OK(ctx, attn_activation(ctx, tape, activation, x, NULL, y));
     for (int64_t i = 0; i < model_elements(y); i++) { /* each by itself, also the small ones far to the left */
         double want = golden_number(g, name, i), within = g->within * fmax(fabs(want), 1e-2);
-        if (!(fabs(model_get(y, i) - want) <= within)) fail_msg("%s of %g: got %.17g, expected %.17g", name, model_get(x, i), model_get(y, i), want);
+        if (!(fabs(model_get(y, i) - want) <= within))
+            fail_msg("%s of %g: got %.17g, expected %.17g", name, model_get(x, i), model_get(y, i), want);
     }
     const attn_tensor *const outputs[1] = {y};
     OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, NULL, 0, NULL));
@@ -128,9 +129,11 @@ static void norm_case(const golden *g, int rms)
 static void test_points(void **state)
 {
     (void)state;
-    const struct { int32_t activation; const char *name; } at[] = {
-        {ATTN_ACTIVATION_RELU, "relu"}, {ATTN_ACTIVATION_GELU, "gelu"}, {ATTN_ACTIVATION_GELU_TANH, "gelu_tanh"}, {ATTN_ACTIVATION_SWISH, "swish"},
-        {ATTN_ACTIVATION_SIGMOID, "sigmoid"}, {ATTN_ACTIVATION_TANH, "tanh"}};
+    const struct {
+        int32_t activation;
+        const char *name;
+    } at[] = {{ATTN_ACTIVATION_RELU, "relu"},   {ATTN_ACTIVATION_GELU, "gelu"},       {ATTN_ACTIVATION_GELU_TANH, "gelu_tanh"},
+              {ATTN_ACTIVATION_SWISH, "swish"}, {ATTN_ACTIVATION_SIGMOID, "sigmoid"}, {ATTN_ACTIVATION_TANH, "tanh"}};
     for (int32_t backend = 0; backend < 2; backend++) {
         golden g;
         golden_open(&g, "points", backend, backend == ATTN_BACKEND_BLAS ? 2e-6 : 1e-13);

@@ -10,7 +10,14 @@
 #include "support/golden.h"
 
 /* A small encoder-decoder and a GPT-2 against PyTorch: logits, loss, gradients of all parameters, and ten steps of Adam and AdamW. */
-typedef struct model_case { golden g; attn_transformer *model; attn_parameters *parameters; attn_batch batch; attn_tensor *tensors[3]; attn_layout *layouts[2]; } model_case;
+typedef struct model_case {
+    golden g;
+    attn_transformer *model;
+    attn_parameters *parameters;
+    attn_batch batch;
+    attn_tensor *tensors[3];
+    attn_layout *layouts[2];
+} model_case;
 
 static attn_transformer_options encoder_decoder_options(int32_t dtype)
 {
@@ -85,7 +92,8 @@ static void expect_values(model_case *c, double smoothing)
     OK(ctx, attn_tape_begin(ctx, tape, NULL));
     OK(ctx, attn_transformer_loss(ctx, c->model, tape, &c->batch, &o, loss, &report));
     golden_expect(&c->g, "loss", loss, 0);
-    if (smoothing > 0) assert_true(fabs(report.unsmoothed_sum / (double)report.count / golden_number(&c->g, "unsmoothed_loss", 0) - 1) <= c->g.within);
+    if (smoothing > 0)
+        assert_true(fabs(report.unsmoothed_sum / (double)report.count / golden_number(&c->g, "unsmoothed_loss", 0) - 1) <= c->g.within);
     const attn_tensor *const outputs[1] = {loss};
     OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, NULL, 1, &gradients));
     golden_expect_gradients(&c->g, c->parameters, gradients);

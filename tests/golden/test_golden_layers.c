@@ -9,8 +9,18 @@
 
 /* One encoder layer and one decoder layer with a memory against torch.nn.TransformerEncoderLayer and TransformerDecoderLayer: outputs and
    the gradients of inputs and all parameters, for two sequences of unequal length. */
-typedef struct layer_case { const char *part; int32_t cross, placement, activation; } layer_case;
-typedef struct run { attn_encoder *encoder; attn_decoder *decoder; attn_parameters *parameters; attn_tensor *x, *memory, *dx, *dmemory, *output, *g; attn_layout *layout, *memory_layout; attn_tape *tape; } run;
+typedef struct layer_case {
+    const char *part;
+    int32_t cross, placement, activation;
+} layer_case;
+typedef struct run {
+    attn_encoder *encoder;
+    attn_decoder *decoder;
+    attn_parameters *parameters;
+    attn_tensor *x, *memory, *dx, *dmemory, *output, *g;
+    attn_layout *layout, *memory_layout;
+    attn_tape *tape;
+} run;
 
 static void create(const golden *g, const layer_case *c, run *r)
 {
@@ -20,8 +30,10 @@ static void create(const golden *g, const layer_case *c, run *r)
     o.activation = c->activation;
     o.norm_epsilon = 1e-5;
     o.dtype = g->dtype;
-    if (c->cross) OK(g->ctx, attn_decoder_create(g->ctx, &o, &r->decoder));
-    else OK(g->ctx, attn_encoder_create(g->ctx, &o, &r->encoder));
+    if (c->cross)
+        OK(g->ctx, attn_decoder_create(g->ctx, &o, &r->decoder));
+    else
+        OK(g->ctx, attn_encoder_create(g->ctx, &o, &r->encoder));
     r->parameters = c->cross ? attn_decoder_parameters(r->decoder) : attn_encoder_parameters(r->encoder);
     golden_load(g, r->parameters);
 }
@@ -31,7 +43,8 @@ static void forward(const golden *g, run *r, attn_tape *tape)
     attn_context *ctx = g->ctx;
     if (r->decoder)
         OK(ctx, attn_decoder_forward(ctx, r->decoder, tape, r->x, r->memory, r->layout, r->memory_layout, NULL, NULL, r->output));
-    else OK(ctx, attn_encoder_forward(ctx, r->encoder, tape, r->x, r->layout, NULL, r->output));
+    else
+        OK(ctx, attn_encoder_forward(ctx, r->encoder, tape, r->x, r->layout, NULL, r->output));
     golden_expect(g, "output", r->output, 0);
 }
 

@@ -57,29 +57,36 @@ static void test_table_covers_the_struct(void **state)
 static void test_combinations(void **state)
 {
     (void)state;
-    const struct { const char *field; double value; const char *second; double second_value; attn_status status; const char *word; } wrong[] = {
-        {"encoder_layers", 0, "decoder_layers", 0, ATTN_ERROR_INVALID_ARGUMENT, "encoder_layers"},
-        {"heads", 3, NULL, 0, ATTN_ERROR_SHAPE, "width"},
-        {"heads", 4, "key_heads", 3, ATTN_ERROR_SHAPE, "key_heads"},
-        {"key_heads", 4, NULL, 0, ATTN_ERROR_SHAPE, "key_heads"},
-        {"decoder_heads", 3, "key_heads", 1, ATTN_OK, ""}, /* one key head serves any number */
-        {"source_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "source_vocabulary"},
-        {"target_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "target_vocabulary"},
-        {"target_vocabulary", 7, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
-        {"decoder_width", 4, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
-        {"learned_beta", 1, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "learned_beta"},
-        {"feed_forward", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "feed_forward"},
-        {"head_size", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "head_size"},
-        {"positions", ATTN_POSITIONS_ROTARY, NULL, 0, ATTN_ERROR_UNSUPPORTED, "rotary"},
-        {"positions", ATTN_POSITIONS_T5, NULL, 0, ATTN_ERROR_UNSUPPORTED, "T5"},
-        {"positions", ATTN_POSITIONS_ALIBI, NULL, 0, ATTN_ERROR_UNSUPPORTED, "ALiBi"},
-        {"patch_values", 12, NULL, 0, ATTN_ERROR_UNSUPPORTED, "patch"},
-        {"segment_types", 2, NULL, 0, ATTN_ERROR_UNSUPPORTED, "segment"}};
+    const struct {
+        const char *field;
+        double value;
+        const char *second;
+        double second_value;
+        attn_status status;
+        const char *word;
+    } wrong[] = {{"encoder_layers", 0, "decoder_layers", 0, ATTN_ERROR_INVALID_ARGUMENT, "encoder_layers"},
+                 {"heads", 3, NULL, 0, ATTN_ERROR_SHAPE, "width"},
+                 {"heads", 4, "key_heads", 3, ATTN_ERROR_SHAPE, "key_heads"},
+                 {"key_heads", 4, NULL, 0, ATTN_ERROR_SHAPE, "key_heads"},
+                 {"decoder_heads", 3, "key_heads", 1, ATTN_OK, ""}, /* one key head serves any number */
+                 {"source_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "source_vocabulary"},
+                 {"target_vocabulary", 0, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "target_vocabulary"},
+                 {"target_vocabulary", 7, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
+                 {"decoder_width", 4, "tie", ATTN_TIE_SOURCE, ATTN_ERROR_SHAPE, "tie"},
+                 {"learned_beta", 1, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "learned_beta"},
+                 {"feed_forward", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "feed_forward"},
+                 {"head_size", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "head_size"},
+                 {"positions", ATTN_POSITIONS_ROTARY, NULL, 0, ATTN_ERROR_UNSUPPORTED, "rotary"},
+                 {"positions", ATTN_POSITIONS_T5, NULL, 0, ATTN_ERROR_UNSUPPORTED, "T5"},
+                 {"positions", ATTN_POSITIONS_ALIBI, NULL, 0, ATTN_ERROR_UNSUPPORTED, "ALiBi"},
+                 {"patch_values", 12, NULL, 0, ATTN_ERROR_UNSUPPORTED, "patch"},
+                 {"segment_types", 2, NULL, 0, ATTN_ERROR_UNSUPPORTED, "segment"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         attn_transformer_options o = model_options(1, 1);
         attn__option_set(&o, attn__option_field(wrong[i].field), wrong[i].value);
         if (wrong[i].second) attn__option_set(&o, attn__option_field(wrong[i].second), wrong[i].second_value);
-        if (wrong[i].status != ATTN_OK && make(&o) == ATTN_OK) fail_msg("%s %g and %s %g made a model", wrong[i].field, wrong[i].value, wrong[i].second, wrong[i].second_value);
+        if (wrong[i].status != ATTN_OK && make(&o) == ATTN_OK)
+            fail_msg("%s %g and %s %g made a model", wrong[i].field, wrong[i].value, wrong[i].second, wrong[i].second_value);
         FAILS(ctx, make(&o), wrong[i].status, wrong[i].word);
     }
     attn_transformer_options o = model_options(1, 1);
@@ -155,12 +162,15 @@ static void test_initialisation(void **state)
         attn_parameters *p = attn_transformer_parameters(models[0]);
         assert_true(model_same_bits(p, attn_transformer_parameters(models[1])));
         assert_false(model_same_bits(p, attn_transformer_parameters(models[3])));
-        const struct { const char *name; double deviation; } at[] = {
-            {"decoder.layers.1.self_attention.query.weight", normal ? 0.5 : sqrt(2.0 / 128)},
-            {"decoder.layers.0.cross_attention.output.weight", normal ? 0.25 : sqrt(2.0 / 128)}, /* 1 / sqrt(2 * 2 layers) */
-            {"encoder.layers.1.feed_forward.input.weight", normal ? 0.5 : sqrt(2.0 / 192)},
-            {"encoder.layers.1.feed_forward.output.weight", normal ? 0.25 : sqrt(2.0 / 192)},
-            {"source_embedding.weight", normal ? 0.5 : 0.125}, {"output.weight", normal ? 0.5 : sqrt(2.0 / 75)}};
+        const struct {
+            const char *name;
+            double deviation;
+        } at[] = {{"decoder.layers.1.self_attention.query.weight", normal ? 0.5 : sqrt(2.0 / 128)},
+                  {"decoder.layers.0.cross_attention.output.weight", normal ? 0.25 : sqrt(2.0 / 128)}, /* 1 / sqrt(2 * 2 layers) */
+                  {"encoder.layers.1.feed_forward.input.weight", normal ? 0.5 : sqrt(2.0 / 192)},
+                  {"encoder.layers.1.feed_forward.output.weight", normal ? 0.25 : sqrt(2.0 / 192)},
+                  {"source_embedding.weight", normal ? 0.5 : 0.125},
+                  {"output.weight", normal ? 0.5 : sqrt(2.0 / 75)}};
         for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
             const int64_t index = attn_parameters_find(p, at[i].name);
             if (index < 0) fail_msg("no parameter %s", at[i].name);
@@ -201,8 +211,11 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_field), cmocka_unit_test(test_table_covers_the_struct),
-                                       cmocka_unit_test(test_combinations), cmocka_unit_test(test_struct_size),
-                                       cmocka_unit_test(test_resolved_options_make_the_same_model), cmocka_unit_test(test_initialisation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_field),
+                                       cmocka_unit_test(test_table_covers_the_struct),
+                                       cmocka_unit_test(test_combinations),
+                                       cmocka_unit_test(test_struct_size),
+                                       cmocka_unit_test(test_resolved_options_make_the_same_model),
+                                       cmocka_unit_test(test_initialisation)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

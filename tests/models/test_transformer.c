@@ -63,7 +63,10 @@ static void begin(run *r)
     OK(r->ctx, attn_tape_begin(r->ctx, r->tape, &o));
 }
 
-static double weight_of(int64_t i) { return (double)(i % 7) / 4 - 0.7; }
+static double weight_of(int64_t i)
+{
+    return (double)(i % 7) / 4 - 0.7;
+}
 
 static void forward(run *r)
 {
@@ -126,8 +129,11 @@ static double gradients_apart(const run *a, const run *b)
 }
 
 /* what a variant is compared with: one table of bounds */
-static const struct pair { int32_t backend, dtype; double within; const char *name; } pairs[] = {
-    {ATTN_BACKEND_BLAS, ATTN_FLOAT32, 2e-5, "BLAS"}, {ATTN_BACKEND_REFERENCE, ATTN_FLOAT32, 2e-5, "reference float32"}};
+static const struct pair {
+    int32_t backend, dtype;
+    double within;
+    const char *name;
+} pairs[] = {{ATTN_BACKEND_BLAS, ATTN_FLOAT32, 2e-5, "BLAS"}, {ATTN_BACKEND_REFERENCE, ATTN_FLOAT32, 2e-5, "reference float32"}};
 
 static void crosscheck(const variant *v, double dropout)
 {
@@ -142,13 +148,13 @@ static void crosscheck(const variant *v, double dropout)
         run other;
         open_run(&other, pairs[i].backend, 2, &o);
         backward(&other);
-        double value = fabs(other.value - exact.value) / fmax(fabs(exact.value), 1),
-               gradients = gradients_apart(&other, &exact);
+        double value = fabs(other.value - exact.value) / fmax(fabs(exact.value), 1), gradients = gradients_apart(&other, &exact);
         for (int64_t e = 0; e < model_elements(other.output); e++) model_set(other.output, e, NAN); /* everything is written */
         OK(other.ctx, attn_transformer_forward(other.ctx, other.model, NULL, &other.batch.batch, other.output));
         double logits = apart(other.output, exact.output);
         if (!(value <= pairs[i].within && gradients <= pairs[i].within && logits <= pairs[i].within))
-            fail_msg("%s, dropout %g, %s: loss %g, gradients %g, output %g apart", v->name, dropout, pairs[i].name, value, gradients, logits);
+            fail_msg("%s, dropout %g, %s: loss %g, gradients %g, output %g apart", v->name, dropout, pairs[i].name, value, gradients,
+                     logits);
         close_run(&other);
     }
     close_run(&exact);
@@ -169,7 +175,8 @@ static double direction_error(run *r, int64_t index, random_state *random)
     const double h = 1e-5;
     attn_tensor *p = attn_parameters_tensor(r->parameters, index), *g = attn_gradients_tensor(r->gradients, index);
     int64_t n = model_elements(p);
-    double *at = attn_tensor_data(p), *kept = malloc((size_t)n * sizeof *kept), *along = malloc((size_t)n * sizeof *along), want = 0, norm = 0, value[2];
+    double *at = attn_tensor_data(p), *kept = malloc((size_t)n * sizeof *kept), *along = malloc((size_t)n * sizeof *along), want = 0,
+           norm = 0, value[2];
     assert_true(kept != NULL && along != NULL);
     memcpy(kept, at, (size_t)n * sizeof *kept);
     for (int64_t e = 0; e < n; e++) {
@@ -200,7 +207,9 @@ static void test_gradients(void **state)
             backward(&r);
             for (int64_t p = 0; p < attn_parameters_count(r.parameters); p++) {
                 double error = direction_error(&r, p, &random);
-                if (!(error <= 1e-6)) fail_msg("%s, dropout %d: the gradient of %s is off by %g", variants[i].name, drop, attn_parameters_name(r.parameters, p), error);
+                if (!(error <= 1e-6))
+                    fail_msg("%s, dropout %d: the gradient of %s is off by %g", variants[i].name, drop,
+                             attn_parameters_name(r.parameters, p), error);
             }
             /* a wrong gradient is noticed */
             int64_t last = attn_parameters_count(r.parameters) - 1;
@@ -257,16 +266,20 @@ static void test_sequences_are_apart(void **state)
             attn_batch one = all.batch.batch;
             int64_t first = o.decoder_layers > 0 ? target : source, rows = o.decoder_layers > 0 ? target_lengths[s] : source_lengths[s];
             int64_t width = attn_tensor_extent(all.output, 1);
-            attn_tensor *s_tokens = model_tensor(all.ctx, ATTN_INT64, source_lengths[s], 0), *t_tokens = model_tensor(all.ctx, ATTN_INT32, target_lengths[s], 1);
+            attn_tensor *s_tokens = model_tensor(all.ctx, ATTN_INT64, source_lengths[s], 0),
+                        *t_tokens = model_tensor(all.ctx, ATTN_INT32, target_lengths[s], 1);
             attn_tensor *output = model_tensor(all.ctx, ATTN_FLOAT32, rows, width), *part = NULL;
-            for (int64_t e = 0; all.batch.source && e < source_lengths[s]; e++) model_set(s_tokens, e, model_get(all.batch.source, source + e));
-            for (int64_t e = 0; all.batch.target && e < target_lengths[s]; e++) model_set(t_tokens, e, model_get(all.batch.target, target + e));
+            for (int64_t e = 0; all.batch.source && e < source_lengths[s]; e++)
+                model_set(s_tokens, e, model_get(all.batch.source, source + e));
+            for (int64_t e = 0; all.batch.target && e < target_lengths[s]; e++)
+                model_set(t_tokens, e, model_get(all.batch.target, target + e));
             one.source = s_tokens; /* int64 and [rows, 1] are tokens too; no layouts: one segment of all rows */
             one.target = t_tokens;
             one.source_layout = one.target_layout = NULL;
             OK(all.ctx, attn_transformer_forward(all.ctx, all.model, NULL, &one, output));
             const int64_t shape[2] = {rows, width};
-            OK(all.ctx, attn_tensor_wrap(all.ctx, ATTN_FLOAT32, 2, shape, NULL, (float *)attn_tensor_data(all.output) + first * width, &part));
+            OK(all.ctx,
+               attn_tensor_wrap(all.ctx, ATTN_FLOAT32, 2, shape, NULL, (float *)attn_tensor_data(all.output) + first * width, &part));
             if (!(apart(output, part) <= 2e-5)) fail_msg("%s: sequence %d alone differs by %g", variants[i].name, s, apart(output, part));
             attn_tensor_free(part);
             attn_tensor_free(output);
@@ -292,8 +305,13 @@ static void test_masks(void **state)
     OK(r.ctx, attn_mask_window(r.ctx, ATTN_ALIGN_LAST, 1, 0, 1, &window));
     OK(r.ctx, attn_mask_causal(r.ctx, ATTN_ALIGN_LAST, &causal));
     OK(r.ctx, attn_transformer_forward(r.ctx, r.model, NULL, &r.batch.batch, usual));
-    const struct { int32_t decoder; int64_t layer; attn_mask *mask; int same; } steps[] = {
-        {1, -1, causal, 1}, {1, 1, window, 0}, {1, 1, NULL, 1}, {0, -1, causal, 0}, {0, 0, NULL, 1}, {1, -1, window, 0}, {1, -1, NULL, 1}};
+    const struct {
+        int32_t decoder;
+        int64_t layer;
+        attn_mask *mask;
+        int same;
+    } steps[] = {{1, -1, causal, 1}, {1, 1, window, 0},  {1, 1, NULL, 1}, {0, -1, causal, 0},
+                 {0, 0, NULL, 1},    {1, -1, window, 0}, {1, -1, NULL, 1}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         OK(r.ctx, attn_transformer_set_mask(r.ctx, r.model, steps[i].decoder, steps[i].layer, steps[i].mask));
         OK(r.ctx, attn_transformer_forward(r.ctx, r.model, NULL, &r.batch.batch, r.output));
@@ -404,8 +422,12 @@ static void test_creation_without_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crosscheck), cmocka_unit_test(test_gradients), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_sequences_are_apart), cmocka_unit_test(test_masks), cmocka_unit_test(test_errors),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_crosscheck),
+                                       cmocka_unit_test(test_gradients),
+                                       cmocka_unit_test(test_same_bits),
+                                       cmocka_unit_test(test_sequences_are_apart),
+                                       cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_errors),
                                        cmocka_unit_test(test_creation_without_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

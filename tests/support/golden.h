@@ -7,9 +7,9 @@
 typedef struct golden {
     attn_context *ctx;
     attn__file *file;
-    int32_t dtype;  /* of the tensors made from it */
-    double within;  /* bound of differences, relative to the largest number of a tensor */
-    char part[64];  /* "" or "causal." */
+    int32_t dtype; /* of the tensors made from it */
+    double within; /* bound of differences, relative to the largest number of a tensor */
+    char part[64]; /* "" or "causal." */
 } golden;
 
 /* backend BLAS: float32; reference: float64 */

@@ -8,12 +8,14 @@
 #include <cmocka.h>
 #include "tensor/parameters.h"
 
-void model_expect(const attn_context *ctx, attn_status got, attn_status want, const char *word, const char *call, const char *file, int line)
+void model_expect(const attn_context *ctx, attn_status got, attn_status want, const char *word, const char *call, const char *file,
+                  int line)
 {
     const char *text = attn_context_last_error(ctx);
     if (text == NULL) text = "";
     if (got != want) {
-        print_error("%s:%d: %s\n  gave \"%s\", expected \"%s\": %s\n", file, line, call, attn_status_name(got), attn_status_name(want), text);
+        print_error("%s:%d: %s\n  gave \"%s\", expected \"%s\": %s\n", file, line, call, attn_status_name(got), attn_status_name(want),
+                    text);
         _fail(file, line);
     }
     if (strstr(text, word) == NULL) {
@@ -35,7 +37,10 @@ static attn_context *context_of(int32_t backend, int32_t threads, uint64_t seed,
     return ctx;
 }
 
-attn_context *model_context(int32_t backend, int32_t threads, uint64_t seed) { return context_of(backend, threads, seed, NULL); }
+attn_context *model_context(int32_t backend, int32_t threads, uint64_t seed)
+{
+    return context_of(backend, threads, seed, NULL);
+}
 
 attn_context *model_context_counted(test_allocator *allocator, int32_t backend, int32_t threads)
 {

@@ -8,7 +8,8 @@
 #define OK(ctx, call) model_expect(ctx, call, ATTN_OK, "", #call, __FILE__, __LINE__)
 /* the status, and a word that the text of the error must hold */
 #define FAILS(ctx, call, status, word) model_expect(ctx, call, status, word, #call, __FILE__, __LINE__)
-void model_expect(const attn_context *ctx, attn_status got, attn_status want, const char *word, const char *call, const char *file, int line);
+void model_expect(const attn_context *ctx, attn_status got, attn_status want, const char *word, const char *call, const char *file,
+                  int line);
 
 attn_context *model_context(int32_t backend, int32_t threads, uint64_t seed);
 /* memory from a test allocator, which must outlive the context */
@@ -36,7 +37,7 @@ typedef struct model_batch {
     attn_layout *source_layout, *target_layout;
     int64_t rows; /* of the output */
 } model_batch;
-void model_batch_open(attn_context *ctx, model_batch *made, const attn_transformer_options *options, int64_t count, const int64_t *source_lengths,
-                      const int64_t *target_lengths, uint64_t seed);
+void model_batch_open(attn_context *ctx, model_batch *made, const attn_transformer_options *options, int64_t count,
+                      const int64_t *source_lengths, const int64_t *target_lengths, uint64_t seed);
 void model_batch_close(model_batch *batch);
 #endif

@@ -31,7 +31,8 @@ typedef struct training_options {
 
 static inline training_options training_defaults(void)
 {
-    training_options o = {.backend = ATTN_BACKEND_BLAS, .dtype = ATTN_FLOAT32, .threads = 2, .order = ATTN_ORDER_RANDOM_WINDOWS, .batch = 4};
+    training_options o = {
+        .backend = ATTN_BACKEND_BLAS, .dtype = ATTN_FLOAT32, .threads = 2, .order = ATTN_ORDER_RANDOM_WINDOWS, .batch = 4};
     o.model = model_options(0, 2);
     o.model.norm_placement = ATTN_PLACEMENT_PRE;
     o.model.positions = ATTN_POSITIONS_LEARNED;
@@ -96,8 +97,8 @@ static inline int training_same(const training *a, const training *b)
 {
     const attn_optimizer *x = a->trainer->optimizer, *y = b->trainer->optimizer;
     size_t bytes = (size_t)a->parameters->flat_elements * (a->parameters->dtype == ATTN_FLOAT64 ? 8 : 4);
-    return model_same_bits(a->parameters, b->parameters) && memcmp(x->first, y->first, bytes) == 0 && memcmp(x->second, y->second, bytes) == 0 &&
-           x->step == y->step && x->rate == y->rate && a->trainer->steps == b->trainer->steps &&
+    return model_same_bits(a->parameters, b->parameters) && memcmp(x->first, y->first, bytes) == 0 &&
+           memcmp(x->second, y->second, bytes) == 0 && x->step == y->step && x->rate == y->rate && a->trainer->steps == b->trainer->steps &&
            attn__dataset_cursor(a->dataset) == attn__dataset_cursor(b->dataset);
 }
 

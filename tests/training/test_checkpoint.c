@@ -1,9 +1,9 @@
-#include "fixture.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "fixture.h"
 
 /* Saving and restoring a trainer: what is restored goes on bit for bit, and what does not fit leaves the trainer whole. */
 static const char PATH[] = "training_checkpoint.safetensors", OTHER[] = "training_checkpoint_other.safetensors";
@@ -171,10 +171,15 @@ static void test_broken_files(void **state)
         refuses(&o, ATTN_ERROR_BAD_FILE, PATH);
     }
     /* a counter that is no number; a moment under another name */
-    const struct { const char *from, *to; attn_status status; const char *word; } edits[] = {
-        {"steps\\\":1", "steps\\\":x", ATTN_ERROR_BAD_FILE, "JSON"}, {"steps\\\":1", "stfps\\\":1", ATTN_ERROR_BAD_FILE, "attn.trainer"},
-        {"optimizer.first_moment.decoder.final_norm.bias", "optimizer.first_moment.decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH, "final_norm.bias"},
-        {"\"decoder.final_norm.bias", "\"decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH, "final_norm.bias"}};
+    const struct {
+        const char *from, *to;
+        attn_status status;
+        const char *word;
+    } edits[] = {{"steps\\\":1", "steps\\\":x", ATTN_ERROR_BAD_FILE, "JSON"},
+                 {"steps\\\":1", "stfps\\\":1", ATTN_ERROR_BAD_FILE, "attn.trainer"},
+                 {"optimizer.first_moment.decoder.final_norm.bias", "optimizer.first_moment.decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH,
+                  "final_norm.bias"},
+                 {"\"decoder.final_norm.bias", "\"decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH, "final_norm.bias"}};
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         char *copy = malloc((size_t)size), *at;
         memcpy(copy, data, (size_t)size);
@@ -241,7 +246,8 @@ static void test_metadata(void **state)
     training t;
     char text[64];
     int64_t bytes = 0;
-    const char *const keys[2] = {"vocabulary", "note"}, *const values[2] = {"{\"a\": \"\\u00e9\"}", "two\nlines"}, *const bad[1] = {"attn.options"};
+    const char *const keys[2] = {"vocabulary", "note"}, *const values[2] = {"{\"a\": \"\\u00e9\"}", "two\nlines"},
+                      *const bad[1] = {"attn.options"};
     training_open(&t, &o);
     OK(t.ctx, attn_trainer_save(t.ctx, t.trainer, 2, keys, values, PATH));
     OK(t.ctx, attn_file_metadata(t.ctx, PATH, "note", sizeof text, text, &bytes));
@@ -261,8 +267,8 @@ static void test_metadata(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_continues_bit_for_bit), cmocka_unit_test(test_files_are_equal),
-                                       cmocka_unit_test(test_mismatch), cmocka_unit_test(test_broken_files), cmocka_unit_test(test_without_memory),
-                                       cmocka_unit_test(test_metadata)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_continues_bit_for_bit), cmocka_unit_test(test_files_are_equal), cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_broken_files),          cmocka_unit_test(test_without_memory),  cmocka_unit_test(test_metadata)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,14 @@
 #include "training/optimizer.h"
 
 /* One set of parameters of all kinds: an encoder of one layer. Gradients are written by hand. */
-typedef struct bench { attn_context *ctx; attn_encoder *encoder; attn_parameters *parameters; attn_gradients *gradients; attn_optimizer *optimizer; attn_optimizer_report report; } bench;
+typedef struct bench {
+    attn_context *ctx;
+    attn_encoder *encoder;
+    attn_parameters *parameters;
+    attn_gradients *gradients;
+    attn_optimizer *optimizer;
+    attn_optimizer_report report;
+} bench;
 
 static attn_optimizer_options recipe(int32_t optimizer)
 {
@@ -53,7 +60,10 @@ static void set_all(bench *b, double parameter, double gradient)
     }
 }
 
-static void step(bench *b, double divisor) { OK(b->ctx, attn_optimizer_step(b->ctx, b->optimizer, b->gradients, divisor, &b->report)); }
+static void step(bench *b, double divisor)
+{
+    OK(b->ctx, attn_optimizer_step(b->ctx, b->optimizer, b->gradients, divisor, &b->report));
+}
 
 static double value_of(bench *b, const char *name)
 {
@@ -84,7 +94,8 @@ static void test_values(void **state)
         expect_near(&b, WEIGHT, 0.89);
         assert_int_equal(b.report.step, 1);
         assert_true(fabs(b.report.gradient_norm / sqrt((double)attn_parameters_elements(b.parameters)) - 1) < 1e-6);
-        for (int64_t i = 0; i < model_elements(attn_gradients_flat(b.gradients)); i++) assert_true(model_get(attn_gradients_flat(b.gradients), i) == 0);
+        for (int64_t i = 0; i < model_elements(attn_gradients_flat(b.gradients)); i++)
+            assert_true(model_get(attn_gradients_flat(b.gradients), i) == 0);
         close_bench(&b);
 
         o = recipe(ATTN_OPTIMIZER_ADAM); /* a gradient near epsilon: a step of half the rate (Algorithm 1) */
@@ -219,11 +230,15 @@ static void test_frozen(void **state)
 static void test_errors(void **state)
 {
     (void)state;
-    const struct { const char *field; size_t offset; double value; } wrong[] = {
-        {"rate", offsetof(attn_optimizer_options, rate), -1}, {"rate", offsetof(attn_optimizer_options, rate), INFINITY},
-        {"beta1", offsetof(attn_optimizer_options, beta1), 1}, {"beta2", offsetof(attn_optimizer_options, beta2), -0.1},
+    const struct {
+        const char *field;
+        size_t offset;
+        double value;
+    } wrong[] = {
+        {"rate", offsetof(attn_optimizer_options, rate), -1},        {"rate", offsetof(attn_optimizer_options, rate), INFINITY},
+        {"beta1", offsetof(attn_optimizer_options, beta1), 1},       {"beta2", offsetof(attn_optimizer_options, beta2), -0.1},
         {"epsilon", offsetof(attn_optimizer_options, epsilon), NAN}, {"weight_decay", offsetof(attn_optimizer_options, weight_decay), -1},
-        {"l2", offsetof(attn_optimizer_options, l2), NAN}, {"clip", offsetof(attn_optimizer_options, clip), -1}};
+        {"l2", offsetof(attn_optimizer_options, l2), NAN},           {"clip", offsetof(attn_optimizer_options, clip), -1}};
     bench b, other;
     attn_optimizer *made;
     attn_optimizer_options o = recipe(ATTN_OPTIMIZER_ADAMW);
@@ -256,7 +271,7 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_decay), cmocka_unit_test(test_clip),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),     cmocka_unit_test(test_decay),  cmocka_unit_test(test_clip),
                                        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_frozen), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

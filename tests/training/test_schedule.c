@@ -25,25 +25,46 @@ static void expect_rate(const attn_schedule_options *o, int64_t step, double wan
 {
     double got = NAN;
     OK(ctx, attn_learning_rate(ctx, o, step, &got));
-    if (!(fabs(got - want) <= 1e-15 + 1e-12 * fabs(want))) fail_msg("schedule %d, step %d: got %.17g, expected %.17g", o->schedule, (int)step, got, want);
+    if (!(fabs(got - want) <= 1e-15 + 1e-12 * fabs(want)))
+        fail_msg("schedule %d, step %d: got %.17g, expected %.17g", o->schedule, (int)step, got, want);
 }
 
 /* values worked out by hand */
 static void test_values(void **state)
 {
     (void)state;
-    const struct { int32_t schedule; int64_t warmup, total; double rate, final_rate; int64_t step; double want; } at[] = {
-        {ATTN_SCHEDULE_CONSTANT, 0, 0, 0.5, 0, 1, 0.5}, {ATTN_SCHEDULE_CONSTANT, 0, 0, 0.5, 0, 1000, 0.5},
-        /* the first update trains with a fourth of the rate, not with 0 */
-        {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 1, 0.25}, {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 2, 0.5}, {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 3, 0.75},
-        {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 4, 1}, {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 5, 1},
-        {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 1, 0.5}, {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 2, 1}, {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 4, 0.8},
-        {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 6, 0.6}, {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 10, 0.2}, {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 99, 0.2},
-        {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 2, 1}, {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 4, 0.2 + 0.4 * (1 + 0.70710678118654752)},
-        {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 6, 0.6}, {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 10, 0.2}, {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 11, 0.2},
-        {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 2, 0.5}, {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 4, 1}, {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 16, 0.5},
-        {ATTN_SCHEDULE_INVERSE_SQRT, 0, 0, 1, 0, 1, 1}, {ATTN_SCHEDULE_INVERSE_SQRT, 0, 0, 1, 0, 4, 0.5}, /* no division by the warm-up */
-        {ATTN_SCHEDULE_LINEAR, 10, 10, 1, 0.2, 5, 0.5}, {ATTN_SCHEDULE_LINEAR, 10, 10, 1, 0.2, 12, 0.2}}; /* nor by total minus warm-up */
+    const struct {
+        int32_t schedule;
+        int64_t warmup, total;
+        double rate, final_rate;
+        int64_t step;
+        double want;
+    } at[] = {{ATTN_SCHEDULE_CONSTANT, 0, 0, 0.5, 0, 1, 0.5},
+              {ATTN_SCHEDULE_CONSTANT, 0, 0, 0.5, 0, 1000, 0.5},
+              /* the first update trains with a fourth of the rate, not with 0 */
+              {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 1, 0.25},
+              {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 2, 0.5},
+              {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 3, 0.75},
+              {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 4, 1},
+              {ATTN_SCHEDULE_CONSTANT, 4, 0, 1, 0, 5, 1},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 1, 0.5},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 2, 1},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 4, 0.8},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 6, 0.6},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 10, 0.2},
+              {ATTN_SCHEDULE_LINEAR, 2, 10, 1, 0.2, 99, 0.2},
+              {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 2, 1},
+              {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 4, 0.2 + 0.4 * (1 + 0.70710678118654752)},
+              {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 6, 0.6},
+              {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 10, 0.2},
+              {ATTN_SCHEDULE_COSINE, 2, 10, 1, 0.2, 11, 0.2},
+              {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 2, 0.5},
+              {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 4, 1},
+              {ATTN_SCHEDULE_INVERSE_SQRT, 4, 0, 1, 0, 16, 0.5},
+              {ATTN_SCHEDULE_INVERSE_SQRT, 0, 0, 1, 0, 1, 1},
+              {ATTN_SCHEDULE_INVERSE_SQRT, 0, 0, 1, 0, 4, 0.5}, /* no division by the warm-up */
+              {ATTN_SCHEDULE_LINEAR, 10, 10, 1, 0.2, 5, 0.5},
+              {ATTN_SCHEDULE_LINEAR, 10, 10, 1, 0.2, 12, 0.2}}; /* nor by total minus warm-up */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         attn_schedule_options o = schedule_of(at[i].schedule, at[i].warmup, at[i].total, at[i].rate, at[i].final_rate);
         expect_rate(&o, at[i].step, at[i].want);
