@@ -27,6 +27,7 @@ xargs awk '
         count = split(out, words, /[^A-Za-z_0-9]+/)
         for (i = 1; i <= count; i++) if (words[i] ~ /^[A-Za-z_]/ && !(words[i] in seen)) { seen[words[i]] = 1; print words[i] }
     }' <"$work/sources" >"$work/words"
+grep -oh 'ATTN_[A-Z_]*' CMakeLists.txt cmake/*.cmake >>"$work/words" # options of the build
 
 # Cases: room/stem case, one for each function that a test program registers; defined there as well.
 xargs awk '
