@@ -28,7 +28,7 @@ static attn_status look(attn_context *ctx, const attn_tensor *padded, const attn
     status = attn__rows(ctx, "padded", padded, integers ? -1 : 0, &out->padded);
     if (status == ATTN_OK) status = attn__rows(ctx, "rows", rows, padded->dtype, &out->rows);
     if (status == ATTN_OK) status = attn__expect_apart(ctx, "rows", &out->rows, "padded", &out->padded);
-    if (status == ATTN_OK) status = attn__layout_tiling(ctx, "layout", layout, rows->shape[0], &out->segments);
+    if (status == ATTN_OK) status = attn__layout_keys(ctx, "layout", layout, rows->shape[0], &out->segments);
     if (status != ATTN_OK) return status;
     out->batch = padded->shape[0];
     out->longest = padded->shape[1];

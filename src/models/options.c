@@ -123,12 +123,14 @@ double attn__option_get(const attn_transformer_options *options, const attn__fie
 void attn__option_set(attn_transformer_options *options, const attn__field *field, double value)
 {
     char *at = (char *)options + field->offset;
-    int32_t code = (int32_t)value;
-    int64_t size = (int64_t)value;
-    switch (field->kind) {
-    case ATTN__FIELD_INT32: memcpy(at, &code, sizeof code); return;
-    case ATTN__FIELD_INT64: memcpy(at, &size, sizeof size); return;
-    default: memcpy(at, &value, sizeof value);
+    if (field->kind == ATTN__FIELD_INT32) {
+        int32_t code = (int32_t)value;
+        memcpy(at, &code, sizeof code);
+    } else if (field->kind == ATTN__FIELD_INT64) {
+        int64_t size = (int64_t)value;
+        memcpy(at, &size, sizeof size);
+    } else {
+        memcpy(at, &value, sizeof value); /* need not fit an integer */
     }
 }
 

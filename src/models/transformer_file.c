@@ -3,6 +3,7 @@
 #include <string.h>
 #include "../formats/json.h"
 #include "../tensor/convert.h"
+#include "dry.h"
 
 /* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), tied parameters
    ("attn.alias.<name>": the name it is stored under) and the caller's own entries. */
@@ -112,12 +113,11 @@ attn_status attn_transformer_save(attn_context *ctx, const attn_transformer *mod
     return attn__leave(ctx, status);
 }
 
-/* one parameter from the entry of its name */
-static attn_status read_parameter(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int64_t index,
-                                  int strict)
+/* *at: the entry of a parameter's name, of its shape; -1: there is none, and none is needed */
+static attn_status find_parameter(attn_context *ctx, const attn__file *file, const char *path, const attn__parameter *p, int strict,
+                                  int64_t *at_entry)
 {
-    const attn__parameter *p = &set->at[index];
-    int64_t at = attn__file_find(file, p->name);
+    int64_t at = *at_entry = attn__file_find(file, p->name);
     if (at < 0) return strict ? attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: missing parameter \"%s\"", path, p->name) : ATTN_OK;
     const attn__file_entry *e = &file->entries[at];
     int same = e->rank == p->rank;
@@ -125,6 +125,18 @@ static attn_status read_parameter(attn_context *ctx, const attn__file *file, con
     if (!same)
         return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: parameter \"%s\" has rank %d and first extent %lld, expected rank %d and %lld",
                           path, p->name, (int)e->rank, (long long)(e->rank > 0 ? e->shape[0] : 1), (int)p->rank, (long long)p->shape[0]);
+    return ATTN_OK;
+}
+
+/* one parameter from the entry of its name */
+static attn_status read_parameter(attn_context *ctx, const attn__file *file, const char *path, attn_parameters *set, int64_t index,
+                                  int strict)
+{
+    const attn__parameter *p = &set->at[index];
+    int64_t at;
+    attn_status status = find_parameter(ctx, file, path, p, strict, &at);
+    if (status != ATTN_OK || at < 0) return status;
+    const attn__file_entry *e = &file->entries[at];
     void *to = attn__parameters_view(set, index).data;
     if (e->dtype == set->dtype) return attn__file_read(ctx, file, at, to, e->end - e->begin);
     if (e->dtype != ATTN_FLOAT32 && e->dtype != ATTN_FLOAT64)
@@ -133,7 +145,7 @@ static attn_status read_parameter(attn_context *ctx, const attn__file *file, con
     attn__mark mark = attn__arena_mark(ctx->scratch);
     void *raw = attn__scratch(ctx, e->end - e->begin);
     if (raw == NULL) return attn__arena_status(ctx->scratch);
-    attn_status status = attn__file_read(ctx, file, at, raw, e->end - e->begin);
+    status = attn__file_read(ctx, file, at, raw, e->end - e->begin);
     if (status == ATTN_OK) attn__convert(raw, e->dtype, to, set->dtype, p->elements);
     attn__arena_rewind(ctx->scratch, mark);
     return status;
@@ -160,6 +172,19 @@ attn_status attn__transformer_file_options(attn_context *ctx, const attn__file *
     return options_parse(ctx, path, text, out);
 }
 
+/* A file that names a large model need not hold one: its shapes are compared before memory is taken for them. */
+static attn_status check_shapes(attn_context *ctx, const attn__file *file, const char *path, const attn_transformer_options *options)
+{
+    attn__dry dry;
+    int64_t at;
+    attn_status status = attn__dry_open(ctx, options, &dry);
+    if (status != ATTN_OK) return status;
+    const attn_parameters *set = dry.model->parameters;
+    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) status = find_parameter(ctx, file, path, &set->at[i], 1, &at);
+    attn__dry_close(&dry);
+    return status;
+}
+
 static attn_status load(attn_context *ctx, const attn__file *file, const char *path, const attn_load_options *o, attn_transformer **out)
 {
     attn_transformer_options options;
@@ -167,6 +192,7 @@ static attn_status load(attn_context *ctx, const attn__file *file, const char *p
     if (status == ATTN_OK && o->dtype != 0) options.dtype = o->dtype;
     if (status == ATTN_OK) status = attn__transformer_resolve(ctx, &options, &options);
     if (status == ATTN_OK) status = attn__transformer_supported(ctx, &options);
+    if (status == ATTN_OK && o->strict) status = check_shapes(ctx, file, path, &options);
     if (status == ATTN_OK) status = attn__transformer_make(ctx, &options, out);
     if (status != ATTN_OK) return status;
     if (!o->strict) status = attn__initialise(ctx, (*out)->parameters);
@@ -197,6 +223,8 @@ attn_status attn_transformer_load(attn_context *ctx, const char *path, const att
     if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the model");
     if (status == ATTN_OK) status = attn__check_metadata(ctx, 0, NULL, NULL, path);
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &load_defaults, sizeof o, sizeof o, &o);
+    if (status == ATTN_OK && o.strict != 0 && o.strict != 1)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "strict: got %d, expected 0 or 1", (int)o.strict);
     if (status == ATTN_OK && o.dtype != 0 && o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
         status =
             attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32, float64 or 0 (as in the file)", attn__dtype_name(o.dtype));

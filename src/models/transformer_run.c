@@ -126,7 +126,7 @@ attn_status attn__transformer_loss_run(const attn__call *call, const attn__trans
 static attn_status check_model(attn_context *ctx, const attn_transformer *model, attn_tape *tape)
 {
     attn_status status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
-    return status == ATTN_OK && tape != NULL ? attn__expect(ctx, "tape", tape, ATTN__MAGIC_TAPE, "attn_tape") : status;
+    return status == ATTN_OK ? attn__tape_check(ctx, tape) : status;
 }
 
 static attn_status forward(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch, attn_tensor *output)

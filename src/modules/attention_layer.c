@@ -61,16 +61,18 @@ static attn_status resolve_sizes(attn_context *ctx, attn_attention_options *o)
         o->head_size = o->query_width / o->heads;
     }
     if (o->value_head_size == ATTN_DERIVED) o->value_head_size = o->project_value ? o->head_size : o->value_width / o->key_heads;
-    if (o->output_width == ATTN_DERIVED) o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
+    int64_t columns = 0;
+    if (o->head_size > 0 && o->value_head_size > 0 &&
+        (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX))
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "heads: %lld times head size %lld is past 2^31 - 1", (long long)o->heads,
+                          (long long)(o->head_size > o->value_head_size ? o->head_size : o->value_head_size));
+    if (o->output_width == ATTN_DERIVED && (o->project_output || o->value_head_size > 0))
+        o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
     const int64_t sizes[] = {o->key_width, o->value_width, o->head_size, o->value_head_size, o->output_width};
     const char *const names[] = {"key_width", "value_width", "head_size", "value_head_size", "output_width"};
     for (int i = 0; i < 5; i++)
         if (sizes[i] < 1)
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %lld, expected at least 1", names[i], (long long)sizes[i]);
-    int64_t columns;
-    if (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX)
-        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "heads: %lld times head size %lld is past 2^31 - 1", (long long)o->heads,
-                          (long long)o->head_size);
     return ATTN_OK;
 }
 

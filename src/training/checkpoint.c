@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "../formats/json.h"
@@ -8,6 +9,7 @@
 /* A checkpoint is a model's file with the optimizer's moments ("optimizer.first_moment.<parameter>", "optimizer.second_moment.<parameter>")
    and, in the metadata under "attn.trainer", the counters: all that a run needs to continue bit for bit. */
 static const char STATE_KEY[] = "attn.trainer", PREFIX[] = "optimizer.";
+static const int64_t COUNTER_MOST = INT64_MAX / 2; /* so that counting on from a file's number cannot overflow */
 static const char *const MOMENTS[2] = {"optimizer.first_moment.", "optimizer.second_moment."};
 
 typedef struct state {
@@ -42,7 +44,7 @@ static attn_status write_state(attn_context *ctx, attn__writer *writer, const st
 static int read_integer(const json_t *object, const char *key, int64_t *out)
 {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return 0;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > COUNTER_MOST) return 0;
     *out = json_integer_value(value);
     return 1;
 }
@@ -67,6 +69,9 @@ static attn_status read_state(attn_context *ctx, const attn__file *file, const c
         !read_bits(object, "data", &s->fingerprint) || !read_bits(object, "rate", &rate))
         status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.trainer: a counter is missing or no number", path);
     memcpy(&s->rate, &rate, sizeof rate);
+    if (status == ATTN_OK && !(s->rate >= 0 && isfinite(s->rate)))
+        status =
+            attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.trainer: rate: got %g, expected a finite number of at least 0", path, s->rate);
     json_decref(object);
     return status;
 }

@@ -27,6 +27,7 @@ attn_status attn__schedule_read(attn_context *ctx, const attn_schedule_options *
     if (status != ATTN_OK) return status;
     if (out->schedule < ATTN_SCHEDULE_CONSTANT || out->schedule > ATTN_SCHEDULE_INVERSE_SQRT)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule: got %d, expected an ATTN_SCHEDULE number", (int)out->schedule);
+    if (out->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "reserved: got %d, expected 0", (int)out->reserved);
     if (out->warmup < 0)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "warmup: got %lld, expected at least 0 steps", (long long)out->warmup);
     int falls = out->schedule == ATTN_SCHEDULE_LINEAR || out->schedule == ATTN_SCHEDULE_COSINE;

@@ -25,6 +25,7 @@ static attn_status check_options(attn_context *ctx, const attn_trainer_options *
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "accumulate: got %lld, expected at least 1", (long long)o->accumulate);
     if (o->layer_norms != 0 && o->layer_norms != 1)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layer_norms: got %d, expected 0 or 1", (int)o->layer_norms);
+    if (o->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "reserved: got %d, expected 0", (int)o->reserved);
     return ATTN_OK;
 }
 

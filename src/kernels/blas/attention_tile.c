@@ -25,7 +25,7 @@ static int64_t whole_lanes(int64_t n)
 static int64_t widest(const attn__attention_arguments *a)
 {
     int64_t size = a->query.width > a->value.width ? a->query.width : a->value.width;
-    return size > 0 ? size : 1;
+    return size > 0 ? least(size, SMALL_PRODUCT / TURN_ROWS) : 1; /* wider ones are never turned */
 }
 
 static int64_t stride_of(int64_t keys)

@@ -83,7 +83,7 @@ attn_status BLAS(loss)(attn_context *ctx, view *logits, const view *labels, doub
     loss_job job = {logits, labels, ignored, columns_of(logits), 0, gradient, 1 - smoothing, 0, NULL};
     attn__loss_sums all = {0, 0, 0};
     double n = (double)job.width;
-    if (form == 0) {
+    if (form == 0 || job.width <= 1) { /* of one class both forms leave everything to the label */
         job.off = job.width > 0 ? smoothing / n : 0;
         job.on += job.off;
     } else {

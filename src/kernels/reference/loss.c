@@ -4,7 +4,7 @@
 /* weight of class k in the target distribution: form 0 puts e / V on every class, form 1 e / (V - 1) on the others */
 static double target_at(int64_t k, int64_t label, int64_t classes, double smoothing, int32_t form)
 {
-    if (form == 0) return (k == label ? 1 - smoothing : 0) + smoothing / (double)classes;
+    if (form == 0 || classes == 1) return (k == label ? 1 - smoothing : 0) + smoothing / (double)classes;
     return k == label ? 1 - smoothing : smoothing / (double)(classes - 1);
 }
 
