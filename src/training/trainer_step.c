@@ -4,11 +4,6 @@
 #include "../tensor/layout.h"
 #include "trainer.h"
 
-/* What a step has added up so far, over all its micro-batches. */
-typedef struct total {
-    attn__loss_sums sums;
-} total;
-
 /* segments first .. first + count of a stream, their rows counted from the first one's start */
 static attn_status slice_stream(const attn__call *call, const attn__stream *from, int64_t first, int64_t count, attn__stream *out,
                                 int64_t *start, int64_t *rows)
@@ -71,7 +66,8 @@ static attn_status slice(const attn__call *call, const attn__transformer_plan *p
     return ATTN_OK;
 }
 
-static attn_status run_piece(attn_context *ctx, attn_trainer *t, const attn__batch_views *batch, int64_t first, int64_t count, total *sum)
+static attn_status run_piece(attn_context *ctx, attn_trainer *t, const attn__batch_views *batch, int64_t first, int64_t count,
+                             attn__loss_sums *sum)
 {
     const attn__call call = {ctx, t->tape, t->parameters};
     const attn__transformer_plan *plan = attn__trainer_plan(t);
@@ -88,15 +84,15 @@ static attn_status run_piece(attn_context *ctx, attn_trainer *t, const attn__bat
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, t->tape, 1, 1, plan->options.dtype, &loss);
     if (status == ATTN_OK) status = attn__transformer_loss_run(&call, plan, &part, &o, &loss, &sums);
     if (status != ATTN_OK) return status;
-    sum->sums.loss += sums.loss;
-    sum->sums.unsmoothed += sums.unsmoothed;
-    sum->sums.count += sums.count;
+    sum->loss += sums.loss;
+    sum->unsmoothed += sums.unsmoothed;
+    sum->count += sums.count;
     if (loss.id < 0) return ATTN_OK; /* everything is frozen */
     const view ones = {0};
     return attn__tape_run(ctx, t->tape, 1, &loss, &ones, 1, &t->gradients);
 }
 
-static attn_status run_batch(attn_context *ctx, attn_trainer *t, const attn_batch *batch, total *sum)
+static attn_status run_batch(attn_context *ctx, attn_trainer *t, const attn_batch *batch, attn__loss_sums *sum)
 {
     const attn__transformer_plan *plan = attn__trainer_plan(t);
     const attn__call check = {ctx, NULL, t->parameters};
@@ -113,7 +109,7 @@ static attn_status run_batch(attn_context *ctx, attn_trainer *t, const attn_batc
     return status;
 }
 
-static attn_status gather(attn_context *ctx, attn_trainer *t, const attn_batch *batch, total *sum)
+static attn_status gather(attn_context *ctx, attn_trainer *t, const attn_batch *batch, attn__loss_sums *sum)
 {
     if (batch != NULL) return run_batch(ctx, t, batch, sum);
     if (t->dataset == NULL)
@@ -158,12 +154,12 @@ static attn_status measure_layers(attn_context *ctx, attn_trainer *t, double div
 /* Everything up to the update may fail and leaves no trace; the update runs to its end. */
 static attn_status step(attn_context *ctx, attn_trainer *t, const attn_batch *batch, attn_trainer_report *r)
 {
-    total sum = {{0, 0, 0}};
+    attn__loss_sums sum = {0, 0, 0}; /* over all micro-batches */
     attn_optimizer_report update;
     attn_status status = gather(ctx, t, batch, &sum);
-    if (status == ATTN_OK && sum.sums.count == 0)
+    if (status == ATTN_OK && sum.count == 0)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: none of the step is counted (all are negative), so it has no loss");
-    double divisor = (double)sum.sums.count;
+    double divisor = (double)sum.count;
     if (status == ATTN_OK) status = measure_layers(ctx, t, divisor);
     if (status != ATTN_OK) return status;
     double before = t->optimizer->rate;
@@ -178,9 +174,9 @@ static attn_status step(attn_context *ctx, attn_trainer *t, const attn_batch *ba
     t->steps++;
     *r = (attn_trainer_report){.struct_size = sizeof *r,
                                .step = t->steps,
-                               .tokens = sum.sums.count,
-                               .loss = sum.sums.loss / divisor,
-                               .unsmoothed_loss = sum.sums.unsmoothed / divisor,
+                               .tokens = sum.count,
+                               .loss = sum.loss / divisor,
+                               .unsmoothed_loss = sum.unsmoothed / divisor,
                                .penalty = update.penalty,
                                .rate = t->optimizer->rate,
                                .gradient_norm = update.gradient_norm,
