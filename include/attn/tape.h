@@ -44,8 +44,8 @@ ATTN_API attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const a
    outputs: count >= 1 values of the tape. output_gradients: of their shapes, or NULL, as a whole or one by one: ones.
    gradients: at most one handle for each parameter set met on the tape; backward ADDS to them, parameters frozen when they were met
    excepted. A set without a handle gets none. Watched inputs are written.
-   All arguments are checked before anything is written. Afterwards, whatever the result, the tape is consumed: BAD_STATE until begun
-   again. After CANCELLED or a lack of memory, gradients hold unspecified values and may be zeroed.
+   All arguments are checked before anything is written; refused ones leave the tape as it was. Once it runs, whatever the result, the
+   tape is consumed: BAD_STATE until begun again. After CANCELLED or a lack of memory, gradients hold unspecified values and may be zeroed.
    Errors: INVALID_ARGUMENT (outputs[i] not on the tape, a handle of a set not on the tape or given twice), SHAPE, DTYPE, BAD_STATE,
    CANCELLED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_backward(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *outputs,
