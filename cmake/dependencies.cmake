@@ -11,6 +11,14 @@ elseif(ATTN_BLAS STREQUAL "blas")
     pkg_search_module(ATTN__BLAS REQUIRED IMPORTED_TARGET cblas blas)
 elseif(ATTN_BLAS STREQUAL "flexiblas")
     pkg_search_module(ATTN__BLAS REQUIRED IMPORTED_TARGET flexiblas)
+    # FlexiBLAS keeps the library behind it to itself. Where that is built with OpenMP, each thread has a number of its own, which only the same
+    # OpenMP can set to one (src/core/guard.c): it is loaded with us, since nothing else would make its names known.
+    find_library(ATTN__OPENMP NAMES gomp libgomp.so.1)
+    mark_as_advanced(ATTN__OPENMP)
+    if(ATTN__OPENMP)
+        set_property(TARGET PkgConfig::ATTN__BLAS APPEND PROPERTY INTERFACE_LINK_LIBRARIES
+            -Wl,--push-state,--no-as-needed ${ATTN__OPENMP} -Wl,--pop-state)
+    endif()
 else()
     message(FATAL_ERROR "ATTN_BLAS: got \"${ATTN_BLAS}\", expected openblas, blas or flexiblas")
 endif()

@@ -26,7 +26,7 @@ target_compile_options(attn_plain PRIVATE -fno-math-errno)
 
 # Vectors need -fno-math-errno and -fno-trapping-math; a product and a sum become one instruction where the set has it. Never -ffast-math:
 # NaN and infinity count.
-set(kernel_flags -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd)
+set(kernel_flags $<$<NOT:$<CONFIG:Coverage>>:-O3> -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd)
 function(attn_kernels isa)
     attn_objects(attn_kernels_${isa} ${blas_sources})
     if(TARGET attn_kernels_${isa})

@@ -3,7 +3,7 @@
 # sh cmake/quickstart.sh test    installs what is missing, builds, runs the tests
 # Everything is built in ./build. With CI=true, test also checks the format, builds with clang, and runs the unit tests under sanitizers.
 set -eu
-root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$root"
 build=$root/build
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -32,13 +32,15 @@ name_packages() {
     done
     case $manager in
     apt-get) names="cmake=cmake ninja=ninja-build gcc=gcc,libc6-dev,binutils pkg-config=pkg-config openblas=libopenblas-dev
-        jansson=libjansson-dev cmocka=libcmocka-dev g++=g++ clang=clang clang-format=clang-format python3=python3 numpy=python3-numpy" ;;
+        jansson=libjansson-dev cmocka=libcmocka-dev g++=g++ clang=clang clang-format=clang-format python3=python3 numpy=python3-numpy
+        rustc=rustc go=golang-go" ;;
     dnf) names="cmake=cmake ninja=ninja-build gcc=gcc,binutils pkg-config=pkgconf-pkg-config openblas=openblas-devel jansson=jansson-devel
-        cmocka=libcmocka-devel g++=gcc-c++ clang=clang clang-format=clang-tools-extra python3=python3 numpy=python3-numpy" ;;
+        cmocka=libcmocka-devel g++=gcc-c++ clang=clang clang-format=clang-tools-extra python3=python3 numpy=python3-numpy
+        rustc=rust go=golang" ;;
     pacman) names="cmake=cmake ninja=ninja gcc=gcc,binutils pkg-config=pkgconf openblas=openblas jansson=jansson cmocka=cmocka g++=gcc
-        clang=clang clang-format=clang python3=python numpy=python-numpy" ;;
-    apk) names="cmake=cmake ninja=ninja-build gcc=gcc,musl-dev,binutils pkg-config=pkgconf openblas=openblas-dev jansson=jansson-dev
-        cmocka=cmocka-dev g++=g++ clang=clang clang-format=clang-extra-tools python3=python3 numpy=py3-numpy" ;;
+        clang=clang clang-format=clang python3=python numpy=python-numpy rustc=rust go=go" ;;
+    apk) names="cmake=cmake ninja=samurai gcc=gcc,musl-dev,binutils pkg-config=pkgconf openblas=openblas-dev jansson=jansson-dev
+        cmocka=cmocka-dev g++=g++ clang=clang clang-format=clang-extra-tools python3=python3 numpy=py3-numpy rustc=rust go=go" ;;
     *) names= ;;
     esac
 }
@@ -53,7 +55,7 @@ missing() {
     [ "$1" = test ] || return 0
     is_there cmocka || echo cmocka
     [ "${CI:-}" = true ] || return 0
-    for tool in gcc g++ clang clang-format python3; do
+    for tool in gcc g++ clang clang-format python3 rustc go; do
         have $tool || echo $tool
     done
     have python3 && python3 -c 'import numpy' 2>/dev/null || echo numpy

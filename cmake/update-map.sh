@@ -2,7 +2,7 @@
 # Writes cmake/attn.map from the ATTN_API declarations of the public headers; with --names prints the names alone.
 # A release adds its new names in a node of its own and never moves a name: from 0.1 on, edit by hand.
 set -eu
-root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 names() {
     # Comments and preprocessor lines go, the rest becomes one line; a declaration's name stands before its first bracket.
     cat "$root"/include/attn/*.h | sed -e '/^[[:space:]]*#/d' | tr '\n' ' ' | sed -e 's|/\*|\

@@ -48,8 +48,7 @@ static attn_status activation_public(attn_context *ctx, attn_tape *tape, int32_t
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "beta: got a tensor, expected NULL: only Swish has one");
         status = attn__argument_input(ctx, tape, "beta", beta, vx.at.dtype, &vb);
         if (status == ATTN_OK && vb.at.rows * vb.at.width != 1)
-            status =
-                attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "beta: got %lld elements, expected 1", (long long)(vb.at.rows * vb.at.width));
+            status = attn__fail(ctx, ATTN_ERROR_SHAPE, "beta: got %lld elements, expected 1", (long long)(vb.at.rows * vb.at.width));
         b = &vb;
     }
     if (status != ATTN_OK) return status;

@@ -1,5 +1,6 @@
 #include <attn/attention.h>
 #include <math.h>
+#include "../core/options.h"
 #include "arguments.h"
 
 typedef struct attention_saved {
@@ -117,6 +118,11 @@ attn_status attn__attend(attn_context *ctx, attn_tape *tape, const attn__value *
 
 static const attn_dot_product_options defaults = {.struct_size = sizeof(attn_dot_product_options), .scale = -1, .derive_scale = 1};
 
+static const attn__field fields[] = {
+    ATTN__REAL(attn_dot_product_options, scale, 0, -HUGE_VAL, HUGE_VAL), ATTN__REAL(attn_dot_product_options, dropout, 0, 0, 1),
+    ATTN__REAL(attn_dot_product_options, soft_cap, 0, 0, HUGE_VAL), ATTN__INT32(attn_dot_product_options, derive_scale, 0, 1),
+    ATTN__INT32(attn_dot_product_options, reserved, 0, 0)};
+
 attn_status attn_dot_product_options_init(attn_dot_product_options *options, uint64_t size)
 {
     return attn__options_init(options, size, &defaults, sizeof defaults);
@@ -125,16 +131,9 @@ attn_status attn_dot_product_options_init(attn_dot_product_options *options, uin
 static attn_status read_options(attn_context *ctx, const attn_dot_product_options *options, int64_t size, attn_dot_product_options *o)
 {
     attn_status status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, sizeof defaults, o);
-    if (status == ATTN_OK) status = attn__argument_rate(ctx, "options.dropout", o->dropout);
-    if (status == ATTN_OK) status = attn__argument_positive(ctx, "options.soft_cap", o->soft_cap);
-    if (status != ATTN_OK) return status;
-    if (o->derive_scale != 0 && o->derive_scale != 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.derive_scale: got %d, expected 0 or 1", o->derive_scale);
-    if (o->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", o->reserved);
-    if (o->derive_scale) o->scale = size > 0 ? 1 / sqrt((double)size) : 1;
-    if (!isfinite(o->scale))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.scale: got %g, expected a finite number", o->scale);
-    return ATTN_OK;
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", o, fields);
+    if (status == ATTN_OK && o->derive_scale) o->scale = size > 0 ? 1 / sqrt((double)size) : 1;
+    return status;
 }
 
 /* Query rows belong to one segment at most. */

@@ -1,4 +1,5 @@
 #include <attn/loss.h>
+#include "../core/options.h"
 #include "arguments.h"
 
 typedef struct loss_saved {
@@ -48,6 +49,10 @@ attn_status attn__cross_entropy(attn_context *ctx, attn_tape *tape, attn__value 
 
 static const attn_cross_entropy_options defaults = {.struct_size = sizeof(attn_cross_entropy_options), .ignored_label = -1};
 
+static const attn__field fields[] = {ATTN__REAL(attn_cross_entropy_options, label_smoothing, 0, 0, 1),
+                                     ATTN__INT32(attn_cross_entropy_options, mean, 0, 1),
+                                     ATTN__INT32(attn_cross_entropy_options, smoothing_form, 0, 1)};
+
 attn_status attn_cross_entropy_options_init(attn_cross_entropy_options *options, uint64_t size)
 {
     return attn__options_init(options, size, &defaults, sizeof defaults);
@@ -56,12 +61,7 @@ attn_status attn_cross_entropy_options_init(attn_cross_entropy_options *options,
 attn_status attn__cross_entropy_read(attn_context *ctx, const attn_cross_entropy_options *options, attn_cross_entropy_options *o)
 {
     attn_status status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, sizeof defaults, o);
-    if (status == ATTN_OK) status = attn__argument_rate(ctx, "options.label_smoothing", o->label_smoothing);
-    if (status != ATTN_OK) return status;
-    if (o->mean != 0 && o->mean != 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.mean: got %d, expected 0 or 1", o->mean);
-    if (o->smoothing_form != 0 && o->smoothing_form != 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.smoothing_form: got %d, expected 0 or 1", o->smoothing_form);
-    return ATTN_OK;
+    return status == ATTN_OK ? ATTN__CHECK(ctx, "options", o, fields) : status;
 }
 
 /* The caller's logits are only read: a copy becomes the gradient. */
@@ -75,13 +75,6 @@ static attn_status logits_copy(attn_context *ctx, attn_tape *tape, attn__value *
     return status;
 }
 
-static attn_status check_report(attn_context *ctx, const attn_loss_report *report)
-{
-    if (report == NULL || (report->struct_size >= sizeof *report && report->struct_size <= 4096)) return ATTN_OK;
-    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "report: got struct_size %llu, expected at least %llu",
-                      (unsigned long long)report->struct_size, (unsigned long long)sizeof *report);
-}
-
 static attn_status cross_entropy(attn_context *ctx, attn_tape *tape, const attn_tensor *logits, const attn_tensor *labels,
                                  const attn_cross_entropy_options *options, attn_tensor *loss, attn_loss_report *report)
 {
@@ -91,7 +84,7 @@ static attn_status cross_entropy(attn_context *ctx, attn_tape *tape, const attn_
     attn__loss_sums sums;
     attn_status status = attn__tape_check(ctx, tape);
     if (status == ATTN_OK) status = attn__cross_entropy_read(ctx, options, &o);
-    if (status == ATTN_OK) status = check_report(ctx, report);
+    if (status == ATTN_OK && report != NULL) status = attn__report_check(ctx, "report", report, sizeof *report);
     if (status == ATTN_OK) status = attn__argument_input(ctx, tape, "logits", logits, 0, &vx);
     if (status == ATTN_OK) status = attn__argument_integers(ctx, "labels", labels, &ids);
     if (status == ATTN_OK && ids.rows != vx.at.rows)

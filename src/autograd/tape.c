@@ -1,27 +1,37 @@
 #include <string.h>
 #include "../core/dtype.h"
+#include "../core/options.h"
 #include "tape_state.h"
 
 static const attn_tape_options defaults = {.struct_size = sizeof(attn_tape_options)};
+static const attn__field fields[] = {ATTN__INT32(attn_tape_options, training, 0, 1), ATTN__INT32(attn_tape_options, reserved, 0, 0),
+                                     ATTN__INT64(attn_tape_options, step, 0, 0, HUGE_VAL)};
 
 attn_status attn_tape_options_init(attn_tape_options *options, uint64_t size)
 {
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
+/* room for so many entries; what the list holds is kept */
+static attn_status list_resize(attn_context *ctx, attn_tape *tape, attn__list *list, int32_t capacity, int64_t entry_bytes)
+{
+    void *at = NULL;
+    attn_status status = attn__allocate(tape->memory, capacity * entry_bytes, &at);
+    if (status != ATTN_OK) return attn__fail_memory(ctx, status, "tape");
+    if (list->count > 0) memcpy(at, list->at, (size_t)(list->count * entry_bytes));
+    attn__deallocate(tape->memory, list->at, list->capacity * entry_bytes);
+    list->at = at;
+    list->capacity = capacity;
+    list->entry_bytes = entry_bytes;
+    return ATTN_OK;
+}
+
 attn_status attn__list_add(attn_context *ctx, attn_tape *tape, attn__list *list, int64_t entry_bytes, void **entry)
 {
     if (list->count == list->capacity) {
         if (list->capacity > INT32_MAX / 2) return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "tape: more than %d entries", list->capacity);
-        int32_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
-        void *at = NULL;
-        attn_status status = attn__allocate(tape->memory, capacity * entry_bytes, &at);
-        if (status != ATTN_OK) return attn__fail_memory(ctx, status, "tape");
-        if (list->count > 0) memcpy(at, list->at, (size_t)(list->count * entry_bytes));
-        attn__deallocate(tape->memory, list->at, list->capacity * entry_bytes);
-        list->at = at;
-        list->capacity = capacity;
-        list->entry_bytes = entry_bytes;
+        attn_status status = list_resize(ctx, tape, list, list->capacity == 0 ? 64 : 2 * list->capacity, entry_bytes);
+        if (status != ATTN_OK) return status;
     }
     *entry = (char *)list->at + list->count++ * entry_bytes;
     memset(*entry, 0, (size_t)entry_bytes);
@@ -33,11 +43,18 @@ static void list_free(attn_tape *tape, attn__list *list)
     attn__deallocate(tape->memory, list->at, list->capacity * list->entry_bytes);
 }
 
+/* in the order of attn__tape_need's entries */
+static attn__list *list_at(attn_tape *tape, int index)
+{
+    attn__list *const lists[ATTN__TAPE_LISTS] = {&tape->slots, &tape->blocks, &tape->classes, &tape->spans,
+                                                 &tape->sets,  &tape->holds,  &tape->watches};
+    return lists[index];
+}
+
 static void tape_free(attn_tape *tape)
 {
     attn__tape_forget(tape);
-    attn__list *lists[] = {&tape->slots, &tape->blocks, &tape->classes, &tape->spans, &tape->sets, &tape->holds, &tape->watches};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) list_free(tape, lists[i]);
+    for (int i = 0; i < ATTN__TAPE_LISTS; i++) list_free(tape, list_at(tape, i));
     attn__arena_free(tape->records);
     attn__arena_free(tape->values);
     attn__arena_free(tape->gradients);
@@ -50,7 +67,6 @@ static void tape_free(attn_tape *tape)
 static attn_status tape_create(attn_context *ctx, attn_tape **out)
 {
     if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the tape");
-    *out = NULL;
     void *memory = NULL;
     attn_status status = attn__allocate_zero(ctx->memory, sizeof(attn_tape), &memory);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "tape");
@@ -70,6 +86,7 @@ static attn_status tape_create(attn_context *ctx, attn_tape **out)
 
 attn_status attn_tape_create(attn_context *ctx, attn_tape **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, tape_create(ctx, out));
@@ -94,12 +111,18 @@ void attn__tape_forget(attn_tape *tape)
 {
     attn__tape_release_holds(tape, 0);
     for (int32_t i = 0; i < tape->sets.count; i++) attn__parameters_release(attn__set_at(tape, i)->set);
-    attn__list *lists[] = {&tape->slots, &tape->blocks, &tape->classes, &tape->spans, &tape->sets, &tape->watches};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) lists[i]->count = 0;
+    for (int i = 0; i < ATTN__TAPE_LISTS; i++) list_at(tape, i)->count = 0; /* the holds' is 0 already */
     tape->last = NULL;
     tape->current = NULL;
     tape->longest = 0;
     tape->paused = tape->paused_met = tape->rerunning = tape->fresh_count = 0;
+}
+
+static void reset_arenas(attn_tape *tape)
+{
+    attn__arena_reset(tape->records);
+    attn__arena_reset(tape->values);
+    attn__arena_reset(tape->gradients);
 }
 
 static attn_status tape_begin(attn_context *ctx, attn_tape *tape, const attn_tape_options *options)
@@ -108,15 +131,10 @@ static attn_status tape_begin(attn_context *ctx, attn_tape *tape, const attn_tap
     if (status != ATTN_OK) return status;
     attn_tape_options o;
     status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, sizeof defaults, &o);
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status != ATTN_OK) return status;
-    if (o.training != 0 && o.training != 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.training: got %d, expected 0 or 1", o.training);
-    if (o.reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", o.reserved);
-    if (o.step < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.step: got %lld, expected at least 0", (long long)o.step);
     attn__tape_forget(tape);
-    attn__arena_reset(tape->records);
-    attn__arena_reset(tape->values);
-    attn__arena_reset(tape->gradients);
+    reset_arenas(tape);
     tape->training = o.training;
     tape->seed = o.seed;
     tape->step = o.step;
@@ -136,9 +154,10 @@ attn_status attn__tape_check(attn_context *ctx, const attn_tape *tape)
     if (tape == NULL) return ATTN_OK;
     attn_status status = attn__expect(ctx, "tape", tape, ATTN__MAGIC_TAPE, "attn_tape");
     if (status != ATTN_OK) return status;
-    if (tape->state == ATTN__TAPE_NEW) return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "tape: not begun, call attn_tape_begin first");
+    if (tape->state == ATTN__TAPE_NEW)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "tape: got one that was not begun, expected attn_tape_begin first");
     if (tape->state == ATTN__TAPE_SPENT)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "tape: consumed by attn_tape_backward, call attn_tape_begin first");
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "tape: got one that attn_tape_backward has consumed, expected attn_tape_begin first");
     return ATTN_OK;
 }
 
@@ -252,12 +271,37 @@ int64_t attn__tape_peak(const attn_tape *tape)
     return attn__arena_peak(tape->values) + attn__arena_peak(tape->gradients);
 }
 
-attn_status attn__tape_reserve(attn_context *ctx, attn_tape *tape, int64_t value_bytes, int64_t record_bytes, int64_t gradient_bytes)
+static const int64_t entry_bytes[ATTN__TAPE_LISTS] = {sizeof(attn__slot), sizeof(attn__block),    sizeof(attn__size_class),
+                                                      sizeof(attn__span), sizeof(attn__tape_set), sizeof(attn__hold),
+                                                      sizeof(attn__watch)};
+
+attn__tape_need attn__tape_needed(const attn_tape *tape)
 {
-    attn_status status = attn__arena_reserve(tape->values, value_bytes);
-    if (status == ATTN_OK) status = attn__arena_reserve(tape->records, record_bytes);
-    if (status == ATTN_OK) status = attn__arena_reserve(tape->gradients, gradient_bytes);
-    return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, "tape");
+    const attn__list *const lists[ATTN__TAPE_LISTS] = {&tape->slots, &tape->blocks, &tape->classes, &tape->spans,
+                                                       &tape->sets,  &tape->holds,  &tape->watches};
+    attn__tape_need need = {.values = attn__arena_peak(tape->values),
+                            .records = attn__arena_peak(tape->records),
+                            .gradients = attn__arena_peak(tape->gradients)};
+    for (int i = 0; i < ATTN__TAPE_LISTS; i++) {
+        need.entries[i] = lists[i]->capacity;
+        need.lists += lists[i]->capacity * entry_bytes[i];
+    }
+    return need;
+}
+
+attn_status attn__tape_reserve(attn_context *ctx, attn_tape *tape, const attn__tape_need *need)
+{
+    attn__tape_forget(tape);
+    reset_arenas(tape);
+    tape->state = ATTN__TAPE_NEW;
+    attn_status status = attn__arena_reserve(tape->values, need->values);
+    if (status == ATTN_OK) status = attn__arena_reserve(tape->records, need->records);
+    if (status == ATTN_OK) status = attn__arena_reserve(tape->gradients, need->gradients);
+    if (status != ATTN_OK) return attn__fail_memory(ctx, status, "tape");
+    for (int i = 0; status == ATTN_OK && i < ATTN__TAPE_LISTS; i++)
+        if (list_at(tape, i)->capacity < need->entries[i])
+            status = list_resize(ctx, tape, list_at(tape, i), need->entries[i], entry_bytes[i]);
+    return status;
 }
 
 void attn__tape_used(const attn_tape *tape, int64_t *value_bytes, int64_t *record_bytes, int64_t *gradient_bytes)

@@ -93,8 +93,17 @@ attn_status attn__tape_checkpoint(attn_context *ctx, attn_tape *tape, attn__stre
 
 /* bytes of values and gradients, most at once since creation; for memory reports */
 int64_t attn__tape_peak(const attn_tape *tape);
-attn_status attn__tape_reserve(attn_context *ctx, attn_tape *tape, int64_t value_bytes, int64_t record_bytes, int64_t gradient_bytes);
-/* bytes in use now; most at once since creation (a checkpoint runs again in the backward), what attn__tape_reserve needs */
+/* What a tape had of each of its kinds of memory, most at once since its creation (a checkpoint runs again in the backward): bytes of its
+   arenas, entries of its lists, and those in bytes. */
+enum { ATTN__TAPE_LISTS = 7 };
+typedef struct attn__tape_need {
+    int64_t values, records, gradients, lists;
+    int32_t entries[ATTN__TAPE_LISTS], reserved;
+} attn__tape_need;
+attn__tape_need attn__tape_needed(const attn_tape *tape);
+/* Makes the tape as it was created, with this much memory: records and values that it had are forgotten. */
+attn_status attn__tape_reserve(attn_context *ctx, attn_tape *tape, const attn__tape_need *need);
+/* bytes in use now; most at once since creation */
 void attn__tape_used(const attn_tape *tape, int64_t *value_bytes, int64_t *record_bytes, int64_t *gradient_bytes);
 void attn__tape_most(const attn_tape *tape, int64_t *value_bytes, int64_t *record_bytes, int64_t *gradient_bytes);
 #endif

@@ -31,15 +31,38 @@ static attn_status take_handles(attn_context *ctx, attn_tape *tape, int64_t coun
     for (int32_t s = 0; s < tape->sets.count; s++) attn__set_at(tape, s)->handle = NULL;
     for (int64_t i = 0; i < count; i++) {
         attn__tape_set *found = NULL;
-        attn_status status = attn__expect(ctx, "gradients", gradients[i], ATTN__MAGIC_GRADIENTS, "attn_gradients");
+        char name[48];
+        snprintf(name, sizeof name, "gradients[%lld]", (long long)i);
+        attn_status status = attn__expect(ctx, name, gradients[i], ATTN__MAGIC_GRADIENTS, "attn_gradients");
         if (status != ATTN_OK) return status;
         for (int32_t s = 0; s < tape->sets.count; s++)
             if (attn__set_at(tape, s)->set == gradients[i]->parameters) found = attn__set_at(tape, s);
         if (found == NULL)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients[%lld]: its parameters are not on the tape", (long long)i);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "gradients[%lld]: got a handle of a set that is not on the tape, expected one that is", (long long)i);
         if (found->handle != NULL)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients[%lld]: its parameters have a handle already", (long long)i);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients[%lld]: got a second handle of a set, expected one for each",
+                              (long long)i);
         found->handle = gradients[i];
+    }
+    return ATTN_OK;
+}
+
+/* What backward writes for watched inputs lies over no parameter and over no gradient of one: sets may have been met after the watch. */
+static attn_status check_watches(attn_context *ctx, const attn_tape *tape)
+{
+    const attn__watch *watches = tape->watches.at;
+    for (int32_t i = 0; i < tape->watches.count; i++) {
+        int over = attn__over_parameters(tape, &watches[i].gradient);
+        for (int32_t s = 0; !over && s < tape->sets.count; s++) {
+            const attn_gradients *handle = attn__set_at(tape, s)->handle;
+            if (handle == NULL) continue;
+            const view flat = attn__parameters_flat(handle->parameters, handle->flat);
+            over = attn__view_overlaps(&watches[i].gradient, &flat);
+        }
+        if (over)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "gradient of a watched input: got memory of parameters or of their gradients, expected memory of its own");
     }
     return ATTN_OK;
 }
@@ -49,7 +72,8 @@ static attn_status check_outputs(attn_context *ctx, const attn_tape *tape, int64
     if (count < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got %lld, expected at least 1", (long long)count);
     for (int64_t i = 0; i < count; i++)
         if (outputs[i].id < 0 || outputs[i].id >= tape->slots.count)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "outputs[%lld]: not on the tape", (long long)i);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "outputs[%lld]: got a tensor that is not on the tape, expected a value of it", (long long)i);
     return ATTN_OK;
 }
 
@@ -90,6 +114,7 @@ attn_status attn__tape_run(attn_context *ctx, attn_tape *tape, int64_t count, co
     attn_status status = attn__tape_check(ctx, tape);
     if (status == ATTN_OK) status = check_outputs(ctx, tape, count, outputs);
     if (status == ATTN_OK) status = take_handles(ctx, tape, gradients_count, gradients);
+    if (status == ATTN_OK) status = check_watches(ctx, tape);
     if (status != ATTN_OK) return status;
     attn__mark mark = attn__arena_mark(ctx->scratch);
     tape->state = ATTN__TAPE_RUNNING;
@@ -120,14 +145,19 @@ static attn_status output_of(attn_context *ctx, const attn_tape *tape, int64_t i
     attn_status status = attn__tensor_view(ctx, name, output, 0, &value->at);
     if (status != ATTN_OK) return status;
     attn__span_find(tape, &value->at, &value->id, &clash, &touch);
-    if (value->id < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: not on the tape", name);
+    if (value->id < 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got a tensor that is not on the tape, expected a value of it", name);
     *arriving = (view){.data = NULL};
     if (gradient == NULL) return ATTN_OK;
     snprintf(name, sizeof name, "output_gradients[%lld]", (long long)i);
     status = attn__tensor_view(ctx, name, gradient, value->at.dtype, arriving);
     if (status != ATTN_OK) return status;
-    if (!same_shape(output, gradient)) return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: the shape differs from that of its output", name);
-    return ATTN_OK;
+    if (!same_shape(output, gradient))
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got another shape than that of its output, expected the same", name);
+    const attn__watch *watches = tape->watches.at;
+    for (int32_t w = 0; status == ATTN_OK && w < tape->watches.count; w++)
+        status = attn__expect_apart(ctx, name, arriving, "the gradient of a watched input", &watches[w].gradient);
+    return status;
 }
 
 static attn_status tape_backward(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *outputs,
@@ -169,25 +199,37 @@ static attn_status tape_watch(attn_context *ctx, attn_tape *tape, const attn_ten
     if (status == ATTN_OK) status = attn__tensor_view(ctx, "input", input, 0, &from);
     if (status == ATTN_OK) status = attn__tensor_view(ctx, "gradient", gradient, from.dtype, &to);
     if (status != ATTN_OK) return status;
-    if (!same_shape(input, gradient)) return attn__fail(ctx, ATTN_ERROR_SHAPE, "gradient: the shape differs from that of the input");
+    if (!same_shape(input, gradient))
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "gradient: got another shape than that of the input, expected the same");
     status = attn__expect_apart(ctx, "gradient", &to, "input", &from);
     if (status != ATTN_OK) return status;
     if (input->parameters != NULL)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "input: is a parameter, whose gradient comes in the handle of its set");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "input: got a parameter, expected another tensor (its gradient comes in the handle of its set)");
     int empty = from.rows == 0 || from.heads == 0 || from.width == 0;
     if (attn__span_find(tape, &from, &id, &clash, &touch) && !empty)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, id >= 0 ? "input: is on the tape already" : "input: was used before it was watched");
-    if (touch) return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: shares memory with a value on the tape");
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got a tensor that %s, expected to watch it before its use",
+                          id >= 0 ? "is on the tape already" : "was used before");
+    if (touch)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got memory shared with a value on the tape, expected memory of its own");
+    if (gradient->parameters != NULL)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradient: got a parameter, expected memory of its own");
+    attn__span_find(tape, &to, &id, &clash, &touch);
+    if (touch || attn__over_parameters(tape, &to))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "gradient: got memory shared with a value, a gradient or a parameter on the tape, expected memory of its own");
     status = attn__tape_hold_storage(ctx, tape, input->storage);
     if (status == ATTN_OK) status = attn__tape_hold_storage(ctx, tape, gradient->storage);
     if (status == ATTN_OK) status = attn__slot_add(ctx, tape, ATTN__SLOT_VALUE, &from, &id);
     void *memory;
+    int32_t spans = tape->spans.count;
+    for (int i = 0; status == ATTN_OK && i < 2; i++) status = attn__list_add(ctx, tape, &tape->spans, sizeof(attn__span), &memory);
+    tape->spans.count = spans; /* there is room for two now: nothing below fails half way */
     if (status == ATTN_OK) status = attn__list_add(ctx, tape, &tape->watches, sizeof(attn__watch), &memory);
     if (status != ATTN_OK) return status;
     *(attn__watch *)memory = (attn__watch){.gradient = to, .id = id};
     status = attn__span_insert(ctx, tape, &from, id);
-    if (status != ATTN_OK) tape->watches.count--;
-    return status;
+    return status == ATTN_OK ? attn__span_insert(ctx, tape, &to, -1) : status;
 }
 
 attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const attn_tensor *input, attn_tensor *gradient)

@@ -155,7 +155,7 @@ attn_status attn__slot_complete(attn_context *ctx, attn_tape *tape, int32_t id)
 /* A block of the slot's own: none yet, or shared with other slots, who keep what they have. */
 static attn_status slot_own(attn_context *ctx, attn_tape *tape, attn__slot *slot)
 {
-    int32_t old = slot->block, index;
+    int32_t old = slot->block, index = -1;
     if (old >= 0 && attn__block_at(tape, old)->references == 1) return ATTN_OK;
     attn_status status = block_take(ctx, tape, slot->rows, slot->width, slot->dtype, &index);
     if (status != ATTN_OK) return status;
@@ -246,7 +246,7 @@ attn_status attn__tape_added(attn_context *ctx, attn_tape *tape, const attn__val
 
 attn_status attn__tape_fresh(attn_context *ctx, attn_tape *tape, const view *like, view *out)
 {
-    int32_t index;
+    int32_t index = -1;
     if (tape->fresh_count == ATTN__TAPE_FRESH) return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "tape: a record asked for too many buffers");
     attn_status status = block_take(ctx, tape, like->rows, like->heads * like->width, like->dtype, &index);
     if (status != ATTN_OK) return status;

@@ -107,6 +107,8 @@ attn_status attn__span_insert(attn_context *ctx, attn_tape *tape, const view *at
 /* 1: the very same elements are known, *id is theirs; 0: unknown, and *clash is 1 when a value with an id is partly overlapped,
    *touch when anything is */
 int attn__span_find(const attn_tape *tape, const view *at, int32_t *id, int *clash, int *touch);
+/* does it lie over the parameters of a set that was met on the tape? */
+int attn__over_parameters(const attn_tape *tape, const view *at);
 /* rank 3 as heads, anything else as rows: how tensors are seen that stand for no particular operation */
 attn_status attn__tensor_view(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, view *out);
 

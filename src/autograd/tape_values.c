@@ -185,9 +185,19 @@ attn_status attn__tape_input(attn_context *ctx, attn_tape *tape, const char *arg
         return attn__tape_parameter(ctx, tape, tensor->parameters, from, tensor->parameters->at[tensor->parameter].frozen, out);
     int clash, touch;
     if (!attn__span_find(tape, from, &out->id, &clash, &touch) && clash)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: is a part of a value on the tape, expected the whole value or other memory",
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: got a part of a value on the tape, expected the whole value or other memory",
                           argument);
     return attn__tape_hold_storage(ctx, tape, tensor->storage);
+}
+
+int attn__over_parameters(const attn_tape *tape, const view *at)
+{
+    for (int32_t i = 0; i < tape->sets.count; i++) {
+        const attn_parameters *set = attn__set_at(tape, i)->set;
+        const view flat = attn__parameters_flat(set, set->flat);
+        if (attn__view_overlaps(at, &flat)) return 1;
+    }
+    return 0;
 }
 
 attn_status attn__tape_output(attn_context *ctx, attn_tape *tape, const char *argument, const attn_tensor *tensor, const view *from,
@@ -198,17 +208,13 @@ attn_status attn__tape_output(attn_context *ctx, attn_tape *tape, const char *ar
     attn_status status = attn__tape_check(ctx, tape);
     if (status != ATTN_OK) return status;
     if (tensor->parameters != NULL)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: is a parameter, expected memory of its own", argument);
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: got a parameter, expected memory of its own", argument);
     int32_t id;
     int clash, touch;
     attn__span_find(tape, from, &id, &clash, &touch);
-    attn__span span = span_of(from, -1);
-    for (int32_t i = 0; !touch && i < tape->sets.count; i++) {
-        const attn_parameters *set = attn__set_at(tape, i)->set;
-        uintptr_t flat = (uintptr_t)set->flat;
-        touch = span.start < flat + (uintptr_t)(set->flat_elements * attn__dtype_bytes(set->dtype)) && flat < span.end;
-    }
-    if (touch) return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: writes over a value the tape still needs", argument);
+    if (touch || attn__over_parameters(tape, from))
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "%s: got memory of a value that the tape still needs, expected other memory",
+                          argument);
     return attn__tape_hold_storage(ctx, tape, tensor->storage);
 }
 

@@ -1,6 +1,7 @@
 #include "chart.h"
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "terminal.h"

@@ -90,7 +90,7 @@ static int emit(session *s, const char *bytes, int64_t count)
     if (status != 0 || s->settings->json) return status;
     size_t begin = s->out_bytes - (size_t)count - (size_t)s->held;
     s->held = unfinished_bytes(s->out + begin, (int64_t)(s->out_bytes - begin));
-    fwrite(s->out + begin, 1, s->out_bytes - begin - (size_t)s->held, stdout);
+    (void)fwrite(s->out + begin, 1, s->out_bytes - begin - (size_t)s->held, stdout);
     return output_now() ? 0 : -1;
 }
 
@@ -161,7 +161,7 @@ static int print_json(const session *s, const char *prompt)
 static int finish(session *s, const char *prompt, int status)
 {
     if (s->settings->json) return status == 0 ? print_json(s, prompt) : status;
-    if (s->held > 0) fwrite(s->out + s->out_bytes - (size_t)s->held, 1, (size_t)s->held, stdout);
+    if (s->held > 0) (void)fwrite(s->out + s->out_bytes - (size_t)s->held, 1, (size_t)s->held, stdout);
     if (isatty(STDOUT_FILENO) && (s->out_bytes == 0 || s->out[s->out_bytes - 1] != '\n')) printf("\n");
     return status;
 }

@@ -8,10 +8,12 @@
 static void module_of(const char *name, char path[256], long long *layer)
 {
     const char *layers = strstr(name, ".layers.");
-    int used = 0;
     *layer = -1;
-    if (layers != NULL && sscanf(layers, ".layers.%lld.%n", layer, &used) == 1 && used > 0) {
-        const char *rest = layers + used;
+    char *end = NULL;
+    long long index = layers != NULL ? strtoll(layers + strlen(".layers."), &end, 10) : 0;
+    if (end != NULL && *end == '.') {
+        const char *rest = end + 1;
+        *layer = index;
         snprintf(path, 256, "%.*s.layers.*.%.*s", (int)(layers - name), name, (int)strcspn(rest, "."), rest);
         return;
     }

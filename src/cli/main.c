@@ -1,7 +1,10 @@
 #include <attn/attn.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "commands.h"
 #include "message.h"
 #include "nearest.h"
@@ -64,10 +67,20 @@ static int dispatch(int argc, char **argv)
     return c->run(argc - 2, argv + 2);
 }
 
+/* The JSON library takes memory in places where it does not look whether it got any, and then drops bytes: better no text than a wrong one. */
+static void *json_memory(size_t bytes)
+{
+    void *memory = malloc(bytes > 0 ? bytes : 1);
+    if (memory != NULL) return memory;
+    fail(EXIT_MACHINE, "not enough memory");
+    _exit(EXIT_MACHINE);
+}
+
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away shows as an error of the write, */
     signal(SIGXFSZ, SIG_IGN); /* and so does a file that may grow no more */
+    json_set_alloc_funcs(json_memory, free);
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     return finish_output(dispatch(argc, argv));
 }

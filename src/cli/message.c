@@ -33,6 +33,13 @@ int exit_of(attn_status status)
     }
 }
 
+int exit_of_error(int error)
+{
+    return error == ENOENT || error == EACCES || error == ENOTDIR || error == EISDIR || error == ENAMETOOLONG || error == ELOOP
+               ? EXIT_INPUT
+               : EXIT_MACHINE;
+}
+
 int fail_call(const attn_context *ctx, attn_status status, const char *doing)
 {
     if (status == ATTN_ERROR_CANCELLED) return EXIT_INTERRUPTED;
@@ -60,6 +67,6 @@ int output_now(void)
 
 int finish_output(int exit_status)
 {
-    output_now();
+    if (exit_status == EXIT_FINE || exit_status == EXIT_INTERRUPTED) output_now(); /* else one line has said what is wrong */
     return output_failed ? EXIT_MACHINE : exit_status;
 }

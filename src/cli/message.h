@@ -14,6 +14,9 @@ int fail(int exit_status, const char *format, ...) __attribute__((format(printf,
 int fail_call(const attn_context *ctx, attn_status status, const char *doing);
 int exit_of(attn_status status);
 
+/* The exit status of a system call that failed on a path of the user's: a wrong path, or a machine that cannot. */
+int exit_of_error(int error);
+
 /* Flushes standard output. A reader that went away is no failure of ours: the program ends quietly. Returns the exit status. */
 int finish_output(int exit_status);
 

@@ -22,14 +22,15 @@ static int find_model(const char *place, char path[PATH_ROOM])
 {
     struct stat about;
     if (*place == 0) return fail(EXIT_INPUT, "\"\": no model has an empty name");
-    if (stat(place, &about) != 0) return fail(EXIT_INPUT, "%s: cannot be opened: %s", place, strerror(errno));
+    if (stat(place, &about) != 0) return fail(exit_of_error(errno), "%s: cannot be opened: %s", place, strerror(errno));
     if (!S_ISDIR(about.st_mode)) {
         snprintf(path, PATH_ROOM, "%s", place);
         return 0;
     }
     int status = path_in(place, MODEL_FILE, path);
-    if (status == 0 && !file_exists(path))
-        status = fail(EXIT_INPUT, "%s: holds no " MODEL_FILE ", so it is no model of \"attn train\"", place);
+    int exists = status == 0 ? file_exists(path) : 0;
+    if (exists < 0) return EXIT_MACHINE;
+    if (status == 0 && !exists) status = fail(EXIT_INPUT, "%s: holds no " MODEL_FILE ", so it is no model of \"attn train\"", place);
     return status;
 }
 

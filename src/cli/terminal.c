@@ -90,5 +90,5 @@ void terminal_close_line(void)
 {
     if (line_open) printf("\n");
     line_open = 0;
-    fflush(stdout);
+    (void)fflush(stdout);
 }

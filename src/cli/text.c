@@ -7,13 +7,6 @@
 #include <unistd.h>
 #include "message.h"
 
-static int exit_of_errno(int error)
-{
-    return error == ENOENT || error == EACCES || error == ENOTDIR || error == EISDIR || error == ENAMETOOLONG || error == ELOOP
-               ? EXIT_INPUT
-               : EXIT_MACHINE;
-}
-
 static int no_memory(const char *path)
 {
     return fail(EXIT_MACHINE, "%s: not enough memory to read it", path);
@@ -34,7 +27,7 @@ static int read_all(const char *path, int descriptor, int64_t guess, text *out)
         ssize_t got = read(descriptor, out->at + out->bytes, (size_t)(room - out->bytes));
         if (got == 0) return out->bytes > 0 ? 0 : fail(EXIT_INPUT, "%s: is empty, expected text", path);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail(exit_of_errno(errno), "%s: cannot be read: %s", path, strerror(errno));
+        if (got < 0) return fail(exit_of_error(errno), "%s: cannot be read: %s", path, strerror(errno));
         out->bytes += got;
     }
     return no_memory(path);
@@ -46,7 +39,7 @@ int read_text(const char *path, text *out)
     *out = (text){NULL, 0};
     if (*path == 0) return fail(EXIT_INPUT, "\"\": no file has an empty name");
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) return fail(exit_of_errno(errno), "%s: cannot be opened: %s", path, strerror(errno));
+    if (descriptor < 0) return fail(exit_of_error(errno), "%s: cannot be opened: %s", path, strerror(errno));
     int status;
     if (fstat(descriptor, &about) != 0)
         status = fail(EXIT_MACHINE, "%s: %s", path, strerror(errno));

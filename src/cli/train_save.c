@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "files.h"
 #include "message.h"
 #include "model_file.h"
@@ -38,9 +39,9 @@ static int prepare_words(train_run *run)
 {
     const train_settings *s = &run->settings;
     char count[32];
-    if (run->chart_title != NULL) return 0;
-    if (asprintf(&run->chart_title, "Learning %s", base_name(s->data)) < 0) run->chart_title = NULL;
-    if (asprintf(&run->chart_subtitle, "%s, %s parameters; batches of %lld windows of %lld %s; seed %llu", s->preset,
+    if (run->chart_title == NULL && asprintf(&run->chart_title, "Learning %s", base_name(s->data)) < 0) run->chart_title = NULL;
+    if (run->chart_subtitle == NULL &&
+        asprintf(&run->chart_subtitle, "%s, %s parameters; batches of %lld windows of %lld %s; seed %llu", s->preset,
                  readable_count(run->parameters, count), (long long)(s->batch * s->accumulate), (long long)run->context,
                  s->tokens == TOKENS_BYTES ? "bytes" : "characters", (unsigned long long)s->seed) < 0)
         run->chart_subtitle = NULL;
@@ -52,6 +53,21 @@ static void not_saved(train_run *run, int *said, const char *what)
 {
     if (!run->save_failed && !*said) fail(EXIT_MACHINE, "%s (training goes on, and the next evaluation tries to save again)", what);
     *said = 1;
+}
+
+static void log_not_written(train_run *run, int *said, const char *problem)
+{
+    char what[PATH_ROOM + 256];
+    snprintf(what, sizeof what, "%s: cannot be written: %s", run->log.path, problem);
+    not_saved(run, said, what);
+}
+
+/* A folder that went away is made again: what was trained since must have a place. A line says so, unless one about a failure has. */
+static void keep_folder(const train_run *run)
+{
+    const char *out = run->settings.out;
+    if (folder_exists(out) || mkdir(out, 0777) != 0 || run->save_failed) return;
+    fail(EXIT_MACHINE, "%s: the folder went away and was made again", out);
 }
 
 static void save_chart(train_run *run, int *said)
@@ -90,6 +106,7 @@ void train_save(train_run *run)
     static const char *const names[] = {MODEL_FILE, CHECKPOINT_FILE};
     char path[PATH_ROOM];
     int said = 0;
+    keep_folder(run);
     for (int checkpoint = 1; checkpoint >= 0; checkpoint--) {
         if (path_in(run->settings.out, names[checkpoint], path) != 0) continue;
         attn_status status = save_one(run, checkpoint, path);
@@ -98,16 +115,17 @@ void train_save(train_run *run)
         not_saved(run, &said, *why != 0 ? why : attn_status_name(status));
     }
     save_chart(run, &said);
+    const char *problem;
+    if (log_catch_up(&run->log, &problem) != 0) log_not_written(run, &said, problem);
     run->save_failed = said;
 }
 
 void train_report(train_run *run, const log_entry *entry)
 {
     const char *problem;
-    char what[PATH_ROOM + 256];
-    if (log_add(&run->log, entry, &problem) == 0) return;
     int said = 0;
-    snprintf(what, sizeof what, "%s: cannot be written: %s", run->log.path, problem);
-    not_saved(run, &said, what);
+    keep_folder(run);
+    if (log_add(&run->log, entry, &problem) == 0) return;
+    log_not_written(run, &said, problem);
     run->save_failed = 1;
 }

@@ -1,4 +1,5 @@
 #include "train_settings.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ char *settings_text(const train_settings *s, int checkpoint)
 {
     json_t *object = json_object();
     char *place = checkpoint ? realpath(s->data, NULL) : NULL;
-    int failed = object == NULL;
+    int failed = object == NULL || (checkpoint && place == NULL && errno == ENOMEM);
     for (int i = 0; !failed && i < train_flags.count; i++) {
         const flag *f = &train_flags.at[i];
         if (f->role == FLAG_FREE || (f->role == FLAG_MODEL && !s->from.given[i])) continue;
@@ -163,8 +164,9 @@ static int resume(attn_context *ctx, const train_settings *line, train_settings 
 {
     char path[PATH_ROOM], *words = NULL;
     int status = path_in(line->out, CHECKPOINT_FILE, path);
-    if (status == 0 && !file_exists(path))
-        status = fail(EXIT_INPUT, "--resume: %s does not exist, so there is nothing to go on with", path);
+    int exists = status == 0 ? file_exists(path) : 0;
+    if (exists < 0) return EXIT_MACHINE;
+    if (status == 0 && !exists) status = fail(EXIT_INPUT, "--resume: %s does not exist, so there is nothing to go on with", path);
     if (status == 0) status = read_metadata(ctx, path, SETTINGS_KEY, &words);
     if (status == 0) status = load_stored(path, words, out);
     free(words);

@@ -115,7 +115,9 @@ static int check_folder(const train_settings *s)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int failed = path_in(s->out, names[i], path);
         if (failed) return failed;
-        if (!s->resume && !s->overwrite && file_exists(path))
+        int exists = !s->resume && !s->overwrite ? file_exists(path) : 0;
+        if (exists < 0) return EXIT_MACHINE;
+        if (exists)
             return fail(EXIT_INPUT, "--out: %s holds a run already; give --resume to go on with it, or --overwrite to replace it", s->out);
     }
     return 0;
@@ -144,6 +146,7 @@ int train_open_folder(train_run *run)
     static const char *const old[] = {CHECKPOINT_FILE, MODEL_FILE, CHART_FILE, LOG_FILE};
     char path[PATH_ROOM];
     int status = make_folder(run->settings.out);
+    if (status == 0) remove_leftovers(run->settings.out);
     for (size_t i = 0; status == 0 && run->settings.overwrite && i < sizeof old / sizeof *old; i++) {
         status = path_in(run->settings.out, old[i], path);
         if (status == 0) unlink(path); /* one that cannot go fails when it is written */

@@ -150,6 +150,16 @@ void *attn__arena_take(attn__arena *arena, int64_t bytes)
     return pointer;
 }
 
+void *attn__arena_pretend(attn__arena *arena, int64_t bytes)
+{
+    int64_t asked;
+    if (arena->dry > 0) return attn__arena_take(arena, bytes);
+    if (round_up(bytes, &asked) || asked > INT64_MAX - arena->used) return fail(arena, ATTN_ERROR_TOO_LARGE);
+    arena->used += asked;
+    arena->peak = larger(arena->peak, arena->used);
+    return (void *)(uintptr_t)ALIGNMENT;
+}
+
 attn_status attn__arena_status(const attn__arena *arena)
 {
     return arena->status;

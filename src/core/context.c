@@ -170,10 +170,8 @@ static attn_status build(attn__memory *memory, const attn_context_options *optio
     ctx->seed = options->seed;
     atomic_init(&ctx->cancel, 0);
     status = attn__arena_create(memory, 0, &ctx->scratch);
-    if (status == ATTN_OK) {
-        ctx->pool = attn__pool_create(memory, options->threads == ATTN_THREADS_ALL ? attn__cpu_count() : options->threads);
-        if (ctx->pool == NULL) status = options->memory_cap >= 0 ? ATTN_ERROR_MEMORY_CAP : ATTN_ERROR_OUT_OF_MEMORY;
-    }
+    if (status == ATTN_OK)
+        status = attn__pool_create(memory, options->threads == ATTN_THREADS_ALL ? attn__cpu_count() : options->threads, &ctx->pool);
     if (status != ATTN_OK) {
         destroy(ctx);
         return status;

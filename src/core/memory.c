@@ -77,6 +77,11 @@ int64_t attn__memory_cap(const attn__memory *memory)
     return memory->cap;
 }
 
+attn_allocator attn__memory_allocator(const attn__memory *memory)
+{
+    return memory->allocator;
+}
+
 void attn__memory_reset_peak(attn__memory *memory)
 {
     atomic_store_explicit(&memory->peak, atomic_load_explicit(&memory->live, memory_order_relaxed), memory_order_relaxed);

@@ -12,6 +12,7 @@ attn__memory *attn__memory_retain(attn__memory *memory);
 void attn__memory_release(attn__memory *memory); /* NULL is fine */
 void attn__memory_read(const attn__memory *memory, int64_t *live, int64_t *peak, int64_t *allocations);
 int64_t attn__memory_cap(const attn__memory *memory); /* -1: none */
+attn_allocator attn__memory_allocator(const attn__memory *memory);
 void attn__memory_reset_peak(attn__memory *memory);
 
 /* 64-byte aligned. ATTN_ERROR_OUT_OF_MEMORY, ATTN_ERROR_MEMORY_CAP or ATTN_ERROR_TOO_LARGE (negative size);
@@ -32,7 +33,9 @@ attn_status attn__arena_create(attn__memory *memory, int32_t dry, attn__arena **
 void attn__arena_free(attn__arena *arena);                          /* NULL is fine */
 attn_status attn__arena_reserve(attn__arena *arena, int64_t bytes); /* one block with room for this much, now and after every reset */
 void *attn__arena_take(attn__arena *arena, int64_t bytes);          /* 64-byte aligned, not zeroed; NULL: see attn__arena_status */
-attn_status attn__arena_status(const attn__arena *arena);           /* why the last take gave NULL */
+/* Counts as a take and gives an address that nobody may read, in arenas that are not dry too; those count it until their next reset. */
+void *attn__arena_pretend(attn__arena *arena, int64_t bytes);
+attn_status attn__arena_status(const attn__arena *arena); /* why the last take gave NULL */
 attn__mark attn__arena_mark(const attn__arena *arena);
 void attn__arena_rewind(attn__arena *arena, attn__mark mark); /* keeps the memory; a full rewind to the start joins blocks like reset */
 void attn__arena_reset(attn__arena *arena);

@@ -1,5 +1,5 @@
+#include "options.h"
 #include <string.h>
-#include "context.h"
 
 #define LARGEST_STRUCT 4096 /* a larger struct_size is not a newer version but an uninitialised struct */
 
@@ -66,5 +66,50 @@ attn_status attn__report_write(attn_context *ctx, const char *argument, void *re
     memset(report, 0, (size_t)size);
     memcpy(report, values, (size_t)smaller(size, own_size));
     memcpy(report, &size, sizeof size);
+    return ATTN_OK;
+}
+
+double attn__field_get(const void *options, const attn__field *field)
+{
+    const char *at = (const char *)options + field->offset;
+    int32_t code;
+    int64_t size;
+    double real;
+    switch (field->kind) {
+    case ATTN__FIELD_INT32: memcpy(&code, at, sizeof code); return code;
+    case ATTN__FIELD_INT64: memcpy(&size, at, sizeof size); return (double)size;
+    default: memcpy(&real, at, sizeof real); return real;
+    }
+}
+
+static int fits(double value, const attn__field *f)
+{
+    if ((f->flags & ATTN__DERIVED) && value == ATTN_DERIVED) return 1;
+    if ((f->flags & ATTN__ABOVE) && value == f->least) return 0;
+    if ((f->flags & ATTN__BELOW) && value == f->most) return 0;
+    return isfinite(value) && value >= f->least && value <= f->most;
+}
+
+static attn_status out_of_range(attn_context *ctx, const char *argument, double value, const attn__field *f)
+{
+    const char *derived = f->flags & ATTN__DERIVED ? ", or -1" : "";
+    if (isinf(f->least))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected a finite number", argument, f->name, value);
+    if (isinf(f->most) && f->kind != ATTN__FIELD_DOUBLE)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected at least %g%s", argument, f->name, value, f->least,
+                          derived);
+    if (isinf(f->most))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected a finite number of at least %g%s", argument,
+                          f->name, value, f->least, derived);
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected %s%.10g to %s%.10g%s", argument, f->name, value,
+                      f->flags & ATTN__ABOVE ? "above " : "", f->least, f->flags & ATTN__BELOW ? "below " : "", f->most, derived);
+}
+
+attn_status attn__options_check(attn_context *ctx, const char *argument, const void *options, const attn__field *fields, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        double value = attn__field_get(options, &fields[i]);
+        if (!fits(value, &fields[i])) return out_of_range(ctx, argument, value, &fields[i]);
+    }
     return ATTN_OK;
 }

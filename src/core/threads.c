@@ -6,6 +6,7 @@
 #include <stdalign.h>
 #include <time.h>
 #include <unistd.h>
+#include "guard.h"
 
 #define MOST_THREADS 256
 #define STACK_BYTES ((size_t)1 << 20)
@@ -232,12 +233,14 @@ static int init_locks(attn__pool *pool)
     return 0;
 }
 
-attn__pool *attn__pool_create(attn__memory *memory, int32_t threads)
+attn_status attn__pool_create(attn__memory *memory, int32_t threads, attn__pool **out)
 {
+    *out = NULL;
     threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
     int64_t bytes = (int64_t)(sizeof(attn__pool) + (size_t)(threads - 1) * sizeof(worker));
     void *p;
-    if (attn__allocate_zero(memory, bytes, &p) != ATTN_OK) return NULL;
+    attn_status status = attn__allocate_zero(memory, bytes, &p);
+    if (status != ATTN_OK) return status;
     attn__pool *pool = p;
     pool->bytes = bytes;
     pool->pid = getpid();
@@ -246,11 +249,13 @@ attn__pool *attn__pool_create(attn__memory *memory, int32_t threads)
     pool->spin_nanoseconds = threads <= attn__cpu_count() ? SPIN_NANOSECONDS : 0;
     if (!init_locks(pool)) {
         attn__deallocate(memory, pool, bytes);
-        return NULL;
+        return ATTN_ERROR_OUT_OF_MEMORY;
     }
     pool->memory = attn__memory_retain(memory);
     start_workers(pool, threads);
-    return pool;
+    attn__guard_count(pool->threads);
+    *out = pool;
+    return ATTN_OK;
 }
 
 void attn__pool_free(attn__pool *pool)
@@ -267,6 +272,7 @@ void attn__pool_free(attn__pool *pool)
         pthread_cond_destroy(&pool->wake);
         pthread_mutex_destroy(&pool->mutex);
     }
+    attn__guard_count(-pool->threads);
     attn__deallocate(memory, pool, pool->bytes);
     attn__memory_release(memory);
 }

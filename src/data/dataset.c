@@ -1,7 +1,7 @@
 #include "dataset.h"
 #include <attn/tensor.h>
-#include <math.h>
 #include <string.h>
+#include "../core/options.h"
 #include "../core/random.h"
 
 enum { SMALLEST_OPTIONS = sizeof(attn_dataset_options) };
@@ -32,24 +32,24 @@ attn_status attn_dataset_options_init(attn_dataset_options *options, uint64_t si
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
+static const attn__field fields[] = {ATTN__INT64(attn_dataset_options, context, 0, 1, HUGE_VAL),
+                                     ATTN__INT64(attn_dataset_options, batch, 0, 1, HUGE_VAL),
+                                     ATTN__INT32(attn_dataset_options, order, ATTN_ORDER_RANDOM_WINDOWS, ATTN_ORDER_SEQUENTIAL),
+                                     ATTN__INT32(attn_dataset_options, reserved, 0, 0),
+                                     ATTN__REAL(attn_dataset_options, first, ATTN__BELOW, 0, 1),
+                                     ATTN__REAL(attn_dataset_options, last, ATTN__ABOVE, 0, 1)};
+
 static attn_status check_options(attn_context *ctx, const attn_dataset_options *o, int64_t *rows)
 {
     int64_t bytes;
-    if (o->context < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.context: got %lld, expected 1 or more", (long long)o->context);
-    if (o->batch < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.batch: got %lld, expected 1 or more", (long long)o->batch);
+    attn_status status = ATTN__CHECK(ctx, "options", o, fields);
+    if (status != ATTN_OK) return status;
     if (attn__multiply(o->context, o->batch, rows) || attn__multiply(*rows, sizeof(int32_t), &bytes) ||
         attn__multiply(o->batch, sizeof(attn_segment), &bytes))
-        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "options: context %lld times batch %lld overflows", (long long)o->context,
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "options.context: %lld times a batch of %lld overflows", (long long)o->context,
                           (long long)o->batch);
-    if (o->order != ATTN_ORDER_RANDOM_WINDOWS && o->order != ATTN_ORDER_SEQUENTIAL)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                          "options.order: got %d, expected ATTN_ORDER_RANDOM_WINDOWS or ATTN_ORDER_SEQUENTIAL", (int)o->order);
-    if (o->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", (int)o->reserved);
-    if (!(o->first >= 0 && o->last <= 1 && o->first < o->last)) /* not-a-number fails it too */
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options: got the part %g to %g, expected 0 <= first < last <= 1", o->first,
-                          o->last);
+    if (o->first >= o->last)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.first: got %g, expected less than last %g", o->first, o->last);
     return ATTN_OK;
 }
 
@@ -58,7 +58,8 @@ static attn_status check_tokens(attn_context *ctx, const int32_t *tokens, int64_
                                 int64_t *end)
 {
     if (tokens == NULL || count < 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %lld%s", (long long)count, tokens == NULL ? " at NULL" : "");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got %s and %lld, expected an array",
+                          tokens == NULL ? "NULL" : "one", (long long)count);
     *begin = (int64_t)(o->first * (double)count);
     *end = o->last < 1 ? (int64_t)(o->last * (double)count) : count;
     int64_t smallest = o->order == ATTN_ORDER_SEQUENTIAL ? 2 : o->context; /* a token more than the smallest window */
@@ -103,8 +104,7 @@ static attn_status allocate(attn_context *ctx, attn_dataset *dataset, int64_t ro
 
 static attn_status create(attn_context *ctx, const int32_t *tokens, int64_t count, const attn_dataset_options *options, attn_dataset **out)
 {
-    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
-    *out = NULL;
+    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected a place for the data set");
     attn_dataset_options o;
     int64_t rows = 0, begin = 0, end = 0;
     attn_status status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, SMALLEST_OPTIONS, &o);
@@ -136,6 +136,7 @@ static attn_status create(attn_context *ctx, const int32_t *tokens, int64_t coun
 attn_status attn_dataset_tokens(attn_context *ctx, const int32_t *tokens, int64_t count, const attn_dataset_options *options,
                                 attn_dataset **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, create(ctx, tokens, count, options, out));
@@ -220,6 +221,12 @@ static attn_status next(attn_context *ctx, attn_dataset *dataset, attn_batch *ba
     if (status == ATTN_OK) status = attn_layout_set(ctx, dataset->layout, count, dataset->segments);
     if (status == ATTN_OK) dataset->cursor += count;
     return status;
+}
+
+void attn__dataset_size(const attn_dataset *dataset, int64_t *rows, int64_t *segments)
+{
+    *segments = dataset->options.batch;
+    *rows = dataset->options.batch * dataset->options.context; /* fits: it was allocated */
 }
 
 attn_status attn_dataset_next(attn_context *ctx, attn_dataset *dataset, attn_batch *batch)

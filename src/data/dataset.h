@@ -11,4 +11,6 @@ attn_dataset *attn__dataset_retain(attn_dataset *dataset);                      
 attn_status attn__dataset_seek(attn_context *ctx, attn_dataset *dataset, int64_t cursor); /* negative or absurd: INVALID_ARGUMENT */
 /* a hash of the tokens of the part and of the options that choose windows: context, batch, seed, order */
 uint64_t attn__dataset_fingerprint(const attn_dataset *dataset);
+/* most rows and most segments of a batch */
+void attn__dataset_size(const attn_dataset *dataset, int64_t *rows, int64_t *segments);
 #endif

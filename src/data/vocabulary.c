@@ -32,7 +32,7 @@ static attn_status check_text(attn_context *ctx, int32_t kind, const void *text,
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: got NULL, expected %lld bytes", (long long)bytes);
     int64_t invalid = kind == ATTN_SYMBOLS_BYTES ? -1 : attn__utf8_invalid(text, bytes);
     if (invalid < 0) return ATTN_OK;
-    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: byte 0x%02x at offset %lld is not valid UTF-8",
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: got byte 0x%02x at offset %lld, expected valid UTF-8",
                       (unsigned)((const unsigned char *)text)[invalid], (long long)invalid);
 }
 
@@ -127,8 +127,7 @@ static attn_status from_text(attn_context *ctx, int32_t kind, const unsigned cha
 
 static attn_status create(attn_context *ctx, int32_t symbols, const void *text, int64_t bytes, int64_t threshold, attn_vocabulary **out)
 {
-    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
-    *out = NULL;
+    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected a place for the vocabulary");
     if (symbols < ATTN_SYMBOLS_BYTES || symbols > ATTN_SYMBOLS_WORDS)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "symbols: got %d, expected ATTN_SYMBOLS_BYTES, _CHARACTERS or _WORDS",
                           (int)symbols);
@@ -142,6 +141,7 @@ static attn_status create(attn_context *ctx, int32_t symbols, const void *text, 
 attn_status attn_vocabulary_create(attn_context *ctx, int32_t symbols, const void *text, int64_t bytes, int64_t threshold,
                                    attn_vocabulary **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, create(ctx, symbols, text, bytes, threshold, out));
@@ -184,13 +184,14 @@ static int32_t token_of(const attn_vocabulary *vocabulary, const unsigned char *
 static attn_status unseen(attn_context *ctx, const unsigned char *text, int64_t begin, int64_t length)
 {
     if (length == 1 && (text[begin] < 0x20 || text[begin] == 0x7F))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: the vocabulary has no symbol for byte 0x%02x at offset %lld",
-                          (unsigned)text[begin], (long long)begin);
-    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: the vocabulary has no symbol for '%.*s' at offset %lld",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "text: got no symbol for byte 0x%02x at offset %lld, expected one of the vocabulary", (unsigned)text[begin],
+                          (long long)begin);
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: got no symbol for '%.*s' at offset %lld, expected one of the vocabulary",
                       (int)(length < SHOWN ? length : SHOWN), (const char *)text + begin, (long long)begin);
 }
 
-static attn_status check_room(attn_context *ctx, const char *argument, const void *to, int64_t capacity)
+attn_status attn__check_room(attn_context *ctx, const char *argument, const void *to, int64_t capacity)
 {
     if (capacity < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "capacity: got %lld, expected 0 or more", (long long)capacity);
     if (to == NULL && capacity > 0)
@@ -206,11 +207,10 @@ static attn_status full(attn_context *ctx, int64_t needed, int64_t capacity)
 static attn_status encode(attn_context *ctx, const attn_vocabulary *vocabulary, const unsigned char *text, int64_t bytes, int64_t capacity,
                           int32_t *tokens, int64_t *count)
 {
-    if (count == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got NULL");
-    *count = 0;
+    if (count == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got NULL, expected a place for a number");
     attn_status status = attn__expect(ctx, "vocabulary", vocabulary, ATTN__MAGIC_VOCABULARY, "attn_vocabulary");
     if (status == ATTN_OK) status = check_text(ctx, vocabulary->symbols, text, bytes);
-    if (status == ATTN_OK) status = check_room(ctx, "tokens", tokens, capacity);
+    if (status == ATTN_OK) status = attn__check_room(ctx, "tokens", tokens, capacity);
     if (status != ATTN_OK) return status;
     int32_t kind = vocabulary->symbols;
     int64_t begin, length, needed = 0;
@@ -247,13 +247,13 @@ static const void *text_of(const attn_vocabulary *vocabulary, int32_t token, uns
 static attn_status decode(attn_context *ctx, const attn_vocabulary *vocabulary, const int32_t *tokens, int64_t count, int64_t capacity,
                           char *text, int64_t *bytes)
 {
-    if (bytes == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bytes: got NULL");
-    *bytes = 0;
+    if (bytes == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bytes: got NULL, expected a place for a number");
     attn_status status = attn__expect(ctx, "vocabulary", vocabulary, ATTN__MAGIC_VOCABULARY, "attn_vocabulary");
     if (status != ATTN_OK) return status;
     if (count < 0 || (tokens == NULL && count > 0))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %lld%s", (long long)count, tokens == NULL ? " at NULL" : "");
-    status = check_room(ctx, "text", text, capacity);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got %s and %lld, expected an array",
+                          tokens == NULL ? "NULL" : "one", (long long)count);
+    status = attn__check_room(ctx, "text", text, capacity);
     if (status != ATTN_OK) return status;
     int64_t gap = vocabulary->symbols == ATTN_SYMBOLS_WORDS, needed = 0, length;
     unsigned char byte;

@@ -42,4 +42,6 @@ attn_status attn__vocabulary_build(attn_context *ctx, int32_t kind, int32_t unkn
                                    int64_t count, attn_vocabulary **out);
 /* The next symbol of the text from *at on: its place and length; *at is behind it. 0 past the last. Characters: text is valid UTF-8. */
 int attn__next_symbol(int32_t kind, const unsigned char *text, int64_t bytes, int64_t *at, int64_t *begin, int64_t *length);
+/* where a caller wants something written: NULL with a capacity of 0 asks for the size */
+attn_status attn__check_room(attn_context *ctx, const char *argument, const void *to, int64_t capacity);
 #endif

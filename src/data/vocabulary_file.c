@@ -32,13 +32,11 @@ static json_t *to_json(const attn_vocabulary *vocabulary)
 
 static attn_status to_text(attn_context *ctx, const attn_vocabulary *vocabulary, int64_t capacity, char *text, int64_t *bytes)
 {
-    if (bytes == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bytes: got NULL");
-    *bytes = 0;
+    if (bytes == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bytes: got NULL, expected a place for a number");
     attn_status status = attn__expect(ctx, "vocabulary", vocabulary, ATTN__MAGIC_VOCABULARY, "attn_vocabulary");
     if (status != ATTN_OK) return status;
-    if (capacity < 0 || (text == NULL && capacity > 0))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: got room for %lld%s", (long long)capacity,
-                          text == NULL ? " at NULL" : "");
+    status = attn__check_room(ctx, "text", text, capacity);
+    if (status != ATTN_OK) return status;
     json_t *root = to_json(vocabulary);
     size_t length = root != NULL ? json_dumpb(root, NULL, 0, JSON_COMPACT | JSON_ENSURE_ASCII) : 0;
     if (length == 0) {
@@ -46,8 +44,10 @@ static attn_status to_text(attn_context *ctx, const attn_vocabulary *vocabulary,
     } else if ((int64_t)length > capacity) {
         *bytes = (int64_t)length;
         status = attn__fail(ctx, ATTN_ERROR_FULL, "capacity: got %lld, expected %lld", (long long)capacity, (long long)length);
+    } else if (json_dumpb(root, text, length, JSON_COMPACT | JSON_ENSURE_ASCII) != length) {
+        status = attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, "text of a vocabulary");
     } else {
-        *bytes = (int64_t)json_dumpb(root, text, length, JSON_COMPACT | JSON_ENSURE_ASCII);
+        *bytes = (int64_t)length;
     }
     json_decref(root);
     return status;
@@ -145,15 +145,16 @@ static attn_status from_text(attn_context *ctx, const char *what, const char *te
 
 static attn_status checked_from_text(attn_context *ctx, const char *text, int64_t bytes, attn_vocabulary **out)
 {
-    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
-    *out = NULL;
+    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected a place for the vocabulary");
     if (text == NULL || bytes < 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text: got %lld bytes%s", (long long)bytes, text == NULL ? " at NULL" : "");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "text, bytes: got %s and %lld, expected a text", text == NULL ? "NULL" : "one",
+                          (long long)bytes);
     return from_text(ctx, "text", text, bytes, out);
 }
 
 attn_status attn_vocabulary_from_text(attn_context *ctx, const char *text, int64_t bytes, attn_vocabulary **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, checked_from_text(ctx, text, bytes, out));
@@ -161,18 +162,18 @@ attn_status attn_vocabulary_from_text(attn_context *ctx, const char *text, int64
 
 static attn_status save(attn_context *ctx, const attn_vocabulary *vocabulary, const char *path)
 {
-    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL");
-    attn_status status = attn__expect(ctx, "vocabulary", vocabulary, ATTN__MAGIC_VOCABULARY, "attn_vocabulary");
+    attn_status status = attn__check_path(ctx, path);
+    if (status == ATTN_OK) status = attn__expect(ctx, "vocabulary", vocabulary, ATTN__MAGIC_VOCABULARY, "attn_vocabulary");
     if (status != ATTN_OK) return status;
     json_t *root = to_json(vocabulary);
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
+    char *text;
+    int64_t bytes;
+    status = attn__json_text(ctx, "text of a vocabulary", root, JSON_INDENT(1) | JSON_ENSURE_ASCII, &text, &bytes);
     json_decref(root);
-    if (text == NULL) return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, "text of a vocabulary");
-    attn__piece pieces[2] = {{text, (int64_t)strlen(text)}, {"\n", 1}};
+    if (status != ATTN_OK) return status;
+    attn__piece pieces[2] = {{text, bytes}, {"\n", 1}};
     status = attn__file_replace(ctx, path, pieces, 2);
-    json_free_t give_back;
-    json_get_alloc_funcs(NULL, &give_back);
-    give_back(text);
+    attn__deallocate(ctx->memory, text, bytes + 1);
     return status;
 }
 
@@ -200,12 +201,11 @@ static attn_status read_whole(attn_context *ctx, const char *path, int32_t descr
 
 static attn_status load(attn_context *ctx, const char *path, attn_vocabulary **out)
 {
-    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
-    *out = NULL;
-    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL");
+    if (out == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected a place for the vocabulary");
     int32_t descriptor;
     int64_t bytes;
-    attn_status status = attn__input_open(ctx, path, &descriptor, &bytes);
+    attn_status status = attn__check_path(ctx, path);
+    if (status == ATTN_OK) status = attn__input_open(ctx, path, &descriptor, &bytes);
     if (status != ATTN_OK) return status;
     status = read_whole(ctx, path, descriptor, bytes, out);
     attn__input_close(descriptor);
@@ -214,6 +214,7 @@ static attn_status load(attn_context *ctx, const char *path, attn_vocabulary **o
 
 attn_status attn_vocabulary_load(attn_context *ctx, const char *path, attn_vocabulary **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, load(ctx, path, out));

@@ -28,6 +28,12 @@ attn_status attn__fail_io(attn_context *ctx, const char *path, const char *what,
     return attn__fail(ctx, ATTN_ERROR_IO, "%s: %s: %s", attn__path_shown(path), what, reason);
 }
 
+attn_status attn__check_path(attn_context *ctx, const char *path)
+{
+    if (path != NULL && *path != 0) return ATTN_OK;
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got %s, expected a file name", path ? "\"\"" : "NULL");
+}
+
 attn_status attn__input_open(attn_context *ctx, const char *path, int32_t *descriptor, int64_t *bytes)
 {
     *descriptor = -1;

@@ -2,6 +2,8 @@
 #define ATTN_FORMATS_INPUT_H
 #include "../core/context.h"
 
+/* INVALID_ARGUMENT: NULL or empty */
+attn_status attn__check_path(attn_context *ctx, const char *path);
 /* Regular files opened for reading. IO errors carry the path and the reason. */
 attn_status attn__input_open(attn_context *ctx, const char *path, int32_t *descriptor, int64_t *bytes);
 /* bytes at offset; a file that ends before them is BAD_FILE */

@@ -25,6 +25,36 @@ static void measure(const char *text, int64_t bytes, int64_t *values, int64_t *d
     *deepest = most;
 }
 
+attn_status attn__json_text(attn_context *ctx, const char *what, const json_t *json, size_t flags, char **text, int64_t *bytes)
+{
+    void *memory;
+    size_t length = json != NULL ? json_dumpb(json, NULL, 0, flags) : 0;
+    *text = NULL;
+    *bytes = 0;
+    attn_status status = length > 0 ? attn__allocate(ctx->memory, (int64_t)length + 1, &memory) : ATTN_ERROR_OUT_OF_MEMORY;
+    if (status != ATTN_OK) return attn__fail_memory(ctx, status, what);
+    if (json_dumpb(json, memory, length, flags) != length) {
+        attn__deallocate(ctx->memory, memory, (int64_t)length + 1);
+        return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, what);
+    }
+    *text = memory;
+    *bytes = (int64_t)length;
+    (*text)[length] = 0;
+    return ATTN_OK;
+}
+
+/* Does the parser get memory for a string of so many bytes? */
+static int has_memory(int64_t bytes)
+{
+    json_malloc_t take;
+    json_free_t give_back;
+    json_get_alloc_funcs(&take, &give_back);
+    void *memory = take((size_t)bytes + 1);
+    if (memory == NULL) return 0;
+    give_back(memory);
+    return 1;
+}
+
 attn_status attn__json_parse(attn_context *ctx, const char *what, const char *text, int64_t bytes, int32_t depth, int64_t values,
                              int32_t nul, json_t **out)
 {
@@ -37,7 +67,13 @@ attn_status attn__json_parse(attn_context *ctx, const char *what, const char *te
         return attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: JSON of about %lld values, expected at most %lld", what, (long long)found,
                           (long long)values);
     json_error_t error;
-    *out = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES | (nul ? JSON_ALLOW_NUL : 0), &error);
+    size_t flags = JSON_REJECT_DUPLICATES | (nul ? JSON_ALLOW_NUL : 0);
+    *out = json_loadb(text, (size_t)bytes, flags, &error);
+    /* the parser calls a string that it has no memory for an invalid token */
+    if (*out == NULL && json_error_code(&error) == json_error_invalid_syntax) {
+        if (!has_memory(bytes)) return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, what);
+        *out = json_loadb(text, (size_t)bytes, flags, &error);
+    }
     if (*out != NULL) return ATTN_OK;
     enum json_error_code code = json_error_code(&error);
     if (code == json_error_out_of_memory || error.text[0] == 0) return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, what);

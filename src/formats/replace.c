@@ -111,7 +111,9 @@ static int flush_folder(const replacement *r)
     folder[r->folder] = 0;
     int descriptor = open(r->folder > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return 0;
-    int error = fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
+    int error;
+    do error = fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
+    while (error == EINTR);
     close(descriptor);
     return error;
 }
@@ -145,6 +147,7 @@ attn_status attn__file_replace(attn_context *ctx, const char *path, const attn__
     if (error != 0) return attn__fail_io(ctx, path, "cannot be resolved", error);
     struct stat old;
     int exists = lstat(r.target, &old) == 0;
+    if (!exists && errno != ENOENT) return attn__fail_io(ctx, path, "cannot be examined", errno);
     if (exists && S_ISDIR(old.st_mode)) return attn__fail_io(ctx, path, "cannot be written", EISDIR);
     if (exists && !S_ISREG(old.st_mode))
         return attn__fail(ctx, ATTN_ERROR_IO, "%s: cannot be written: not a regular file", attn__path_shown(path));

@@ -45,7 +45,7 @@ static attn_status read_header(attn_context *ctx, attn__file *file, int64_t file
 attn_status attn__file_open(attn_context *ctx, const char *path, attn__file **out)
 {
     *out = NULL;
-    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL");
+    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL, expected a file name");
     if (!attn__little_endian())
         return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "%s: files are little-endian and this machine is not", attn__path_shown(path));
     attn__file *file;

@@ -1,6 +1,9 @@
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "digest.h"
 #include "input.h"
 #include "replace.h"
 #include "safetensors_header.h"
@@ -78,11 +81,13 @@ attn_status attn__writer_metadata(attn_context *ctx, attn__writer *writer, const
     if (key == NULL || value == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got NULL", key == NULL ? "key" : "value");
     int64_t key_bytes = (int64_t)strlen(key), value_bytes = (int64_t)strlen(value);
     int64_t invalid = attn__utf8_invalid(key, key_bytes);
-    if (invalid >= 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "metadata key: not valid UTF-8 at byte %lld", (long long)invalid);
+    if (invalid >= 0)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys: got byte %lld of one that is not valid UTF-8, expected text",
+                          (long long)invalid);
     invalid = attn__utf8_invalid(value, value_bytes);
     if (invalid >= 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "metadata value of '%.100s': not valid UTF-8 at byte %lld", key,
-                          (long long)invalid);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "values: got byte %lld of that of '%.100s' that is not valid UTF-8, expected text", (long long)invalid, key);
     if (writer->metadata.count >= ATTN__FILE_ENTRIES)
         return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "metadata: expected at most %d entries", (int)ATTN__FILE_ENTRIES);
     string *item;
@@ -148,9 +153,28 @@ attn_status attn__writer_tensor(attn_context *ctx, attn__writer *writer, const c
     return status;
 }
 
+attn_status attn__writer_seal(attn_context *ctx, attn__writer *writer, const char *key)
+{
+    const string *strings = writer->metadata.at;
+    const tensor *tensors = writer->tensors.at;
+    const attn__piece *piece = writer->pieces.at;
+    uint64_t sum = 0;
+    char text[17];
+    for (int64_t i = 0; i < writer->metadata.count; i++)
+        sum += attn__digest_metadata(strings[i].text, strings[i].text + strings[i].key_bytes + 1);
+    for (int64_t i = 0; i < writer->tensors.count; i++) {
+        attn__digest digest;
+        attn__digest_tensor(&digest, tensors[i].name, tensors[i].type->dtype, tensors[i].rank, tensors[i].shape);
+        for (int64_t left = tensors[i].given; left > 0; left -= piece++->bytes) attn__digest_add(&digest, piece->data, piece->bytes);
+        sum += attn__digest_end(&digest);
+    }
+    snprintf(text, sizeof text, "%016" PRIx64, sum);
+    return attn__writer_metadata(ctx, writer, key, text);
+}
+
 static attn_status duplicate(attn_context *ctx, const char *name)
 {
-    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "duplicate name '%.159s'", name);
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys: got duplicate name '%.159s', expected each name once", name);
 }
 
 static attn_status no_memory(attn_context *ctx)
@@ -227,7 +251,7 @@ static attn_status build_head(attn_context *ctx, const attn__writer *writer, jso
 
 attn_status attn__file_write(attn_context *ctx, const attn__writer *writer, const char *path)
 {
-    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL");
+    if (path == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got NULL, expected a file name");
     if (!attn__little_endian())
         return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "%s: files are little-endian and this machine is not", attn__path_shown(path));
     json_t *root = json_object();

@@ -78,19 +78,11 @@ static attn_status accept(attn_context *ctx, attn_generator *g, const int32_t *t
     return status;
 }
 
-static attn_status ready(attn_context *ctx, const attn_generator *g)
-{
-    attn_status status = attn__expect(ctx, "generator", g, ATTN__MAGIC_GENERATOR, "attn_generator");
-    if (status == ATTN_OK && !g->prompted)
-        status = attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has no prompt yet, expected a call of attn_generator_prompt first");
-    return status;
-}
-
 attn_status attn_generator_accept(attn_context *ctx, attn_generator *generator, int64_t count, const int32_t *tokens)
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = ready(ctx, generator);
+    status = attn__generator_check(ctx, generator, 1);
     if (status == ATTN_OK) status = check_tokens(ctx, generator, count, tokens);
     if (status == ATTN_OK) status = accept(ctx, generator, tokens);
     return attn__leave(ctx, status);
@@ -139,7 +131,7 @@ attn_status attn_generator_step(attn_context *ctx, attn_generator *generator, in
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = ready(ctx, generator);
+    status = attn__generator_check(ctx, generator, 1);
     if (status == ATTN_OK) status = step(ctx, generator, count, tokens, finished);
     return attn__leave(ctx, status);
 }
@@ -154,12 +146,12 @@ static attn_status result(attn_context *ctx, const attn_generator *g, int64_t se
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "rank: got %lld, expected 0 as there is one result a sequence",
                           (long long)rank);
     if (count == NULL || capacity < 0 || (capacity > 0 && tokens == NULL))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got NULL or a capacity of %lld, expected room",
-                          (long long)capacity);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count, capacity: got %s and %lld, expected room",
+                          count == NULL || tokens == NULL ? "NULL" : "places", (long long)capacity);
     *count = g->made[sequence];
-    if (score != NULL) *score = g->scores[sequence];
     if (*count > capacity)
         return attn__fail(ctx, ATTN_ERROR_FULL, "capacity: got %lld, expected at least %lld", (long long)capacity, (long long)*count);
+    if (score != NULL) *score = g->scores[sequence];
     if (*count > 0) memcpy(tokens, g->tokens + sequence * g->options.capacity, (size_t)*count * sizeof *tokens);
     return ATTN_OK;
 }
@@ -169,7 +161,7 @@ attn_status attn_generator_result(attn_context *ctx, attn_generator *generator, 
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = ready(ctx, generator);
+    status = attn__generator_check(ctx, generator, 1);
     if (status == ATTN_OK) status = result(ctx, generator, sequence, rank, capacity, tokens, count, score);
     return attn__leave(ctx, status);
 }

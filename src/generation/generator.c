@@ -1,6 +1,6 @@
 #include "generator.h"
-#include <math.h>
 #include <string.h>
+#include "../core/options.h"
 
 static const attn_generator_options defaults = {.struct_size = sizeof(attn_generator_options),
                                                 .sequences = 1,
@@ -19,40 +19,45 @@ attn_status attn_generator_options_init(attn_generator_options *options, uint64_
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
-static attn_status check_options(attn_context *ctx, const attn_generator_options *o)
+static const attn__field fields[] = {ATTN__INT64(attn_generator_options, sequences, 0, 1, HUGE_VAL),
+                                     ATTN__INT64(attn_generator_options, beam, 0, 1, HUGE_VAL),
+                                     ATTN__INT64(attn_generator_options, capacity, ATTN__DERIVED, 1, HUGE_VAL),
+                                     ATTN__REAL(attn_generator_options, temperature, 0, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_generator_options, top_p, ATTN__ABOVE, 0, 1),
+                                     ATTN__REAL(attn_generator_options, length_penalty, 0, -HUGE_VAL, HUGE_VAL),
+                                     ATTN__INT64(attn_generator_options, top_k, 0, 0, HUGE_VAL),
+                                     ATTN__INT64(attn_generator_options, stop_count, 0, 0, HUGE_VAL)};
+
+/* capacity is filled in */
+static attn_status check_options(attn_context *ctx, const attn__transformer_plan *plan, attn_generator_options *o)
 {
-    if (o->sequences < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "sequences: got %lld, expected at least 1", (long long)o->sequences);
-    if (o->beam < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "beam: got %lld, expected at least 1", (long long)o->beam);
+    attn_status status = ATTN__CHECK(ctx, "options", o, fields);
+    if (status != ATTN_OK) return status;
     if (o->beam > 1)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "beam: beam search is not in this version, got %lld", (long long)o->beam);
-    if (o->capacity < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "capacity: got %lld, expected at least 1 row", (long long)o->capacity);
-    if (!(o->temperature >= 0 && isfinite(o->temperature)))
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options.beam: got %lld, expected 1 as beam search is not in this version",
+                          (long long)o->beam);
+    if (o->stop_count > 0 && o->stops == NULL)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.stops: got NULL, expected %lld tokens", (long long)o->stop_count);
+    int64_t positions = plan->options.context;
+    if (o->capacity == ATTN_DERIVED) o->capacity = positions;
+    if (plan->options.positions == ATTN_POSITIONS_LEARNED && o->capacity > positions)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                          "temperature: got %g, expected a finite number of at least 0 (0: the likeliest token)", o->temperature);
-    if (!(o->top_p > 0 && o->top_p <= 1))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_p: got %g, expected above 0 and at most 1", o->top_p);
-    if (o->top_k < 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_k: got %lld, expected at least 0 (0: off)", (long long)o->top_k);
-    if (!isfinite(o->length_penalty))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "length_penalty: got %g, expected a finite number", o->length_penalty);
-    if (o->stop_count < 0 || (o->stop_count > 0 && o->stops == NULL))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "stops: got %s for a count of %lld", o->stops ? "an array" : "NULL",
-                          (long long)o->stop_count);
+                          "options.capacity: got %lld, expected at most the model's %lld learned positions", (long long)o->capacity,
+                          (long long)positions);
     return ATTN_OK;
 }
 
 static attn_status check_model(attn_context *ctx, const attn__transformer_plan *plan)
 {
     if (!plan->has_decoder || !plan->has_output)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no %s, so it cannot generate",
-                          plan->has_decoder ? "output head" : "decoder");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got one without %s, expected one that can generate",
+                          plan->has_decoder ? "an output head" : "a decoder");
     for (int64_t i = 0; i < plan->decoder.side.layers; i++)
         if (plan->decoder.masks[i] != NULL && !attn__mask_fits_cache(plan->decoder.masks[i]))
-            return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
-                              "model: the mask of decoder layer %lld depends on where a stretch begins, which a cache does not keep",
-                              (long long)i);
+            return attn__fail(
+                ctx, ATTN_ERROR_UNSUPPORTED,
+                "model: got a mask of decoder layer %lld that depends on where a stretch begins, expected one that a cache can keep",
+                (long long)i);
     return ATTN_OK;
 }
 
@@ -165,8 +170,7 @@ static attn_status make(attn_context *ctx, const attn_transformer *model, const 
     attn_status status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &defaults, sizeof o, sizeof o, &o);
     if (status != ATTN_OK) return status;
-    if (o.capacity == ATTN_DERIVED) o.capacity = attn__transformer_plan_of(model)->options.context;
-    status = check_options(ctx, &o);
+    status = check_options(ctx, attn__transformer_plan_of(model), &o);
     if (status == ATTN_OK) status = check_model(ctx, attn__transformer_plan_of(model));
     if (status != ATTN_OK) return status;
     status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_generator), &memory);

@@ -20,7 +20,8 @@ struct attn_generator {
     attn_segment *memory_segments; /* [sequences]: rows of the encoder's memory */
     void *logits;                  /* [sequences, vocabulary] */
     attn_tensor logits_tensor;
-    int64_t draws; /* random numbers are a function of seed, sequence and this */
+    int64_t draws;                            /* random numbers are a function of seed, sequence and this */
+    int64_t reserved_source, reserved_target; /* rows of the largest prompt that memory was taken for */
     int32_t prompted, reserved;
 };
 static inline const attn__transformer_plan *attn__generator_plan(const attn_generator *g)
@@ -28,6 +29,8 @@ static inline const attn__transformer_plan *attn__generator_plan(const attn_gene
     return g->parameters->plan;
 }
 
+/* INVALID_ARGUMENT unless it is a generator; with prompted 1 BAD_STATE unless it has a prompt */
+attn_status attn__generator_check(attn_context *ctx, const attn_generator *g, int prompted);
 /* rows of encoder memory: makes room in the cross caches and points the layers' views at it */
 attn_status attn__generator_cross_reserve(attn_context *ctx, attn_generator *g, int64_t rows);
 /* Feeds the stream's tokens: segment i of it belongs to sequence owner[i] and starts at filled[owner[i]]. Leaves the logits of every

@@ -1,12 +1,13 @@
 #include <string.h>
+#include "../models/report.h"
 #include "../tensor/layout.h"
 #include "generator.h"
 
-static attn_status check(attn_context *ctx, const attn_generator *g, int prompted)
+attn_status attn__generator_check(attn_context *ctx, const attn_generator *g, int prompted)
 {
     attn_status status = attn__expect(ctx, "generator", g, ATTN__MAGIC_GENERATOR, "attn_generator");
     if (status == ATTN_OK && prompted && !g->prompted)
-        status = attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has no prompt yet, expected a call of attn_generator_prompt first");
+        status = attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: got one without a prompt, expected attn_generator_prompt first");
     return status;
 }
 
@@ -21,9 +22,9 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
     for (int64_t i = 0; i < segments.count; i++) {
         int64_t s = owner[i], length = segments.at[i].length;
         if (length > g->options.capacity - g->filled[s])
-            return attn__fail(ctx, ATTN_ERROR_FULL, "generator: sequence %lld has %lld of %lld cache rows left, expected room for %lld",
-                              (long long)s, (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity,
-                              (long long)length);
+            return attn__fail(ctx, ATTN_ERROR_FULL,
+                              "generator: got sequence %lld with %lld of %lld cache rows left, expected room for %lld", (long long)s,
+                              (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity, (long long)length);
         query[i] = (attn_segment){segments.at[i].start, length, g->filled[s], s};
         key[i] = (attn_segment){s * g->options.capacity, g->filled[s] + length, 0, s};
         source[i] = g->memory_segments[s];
@@ -102,29 +103,57 @@ static attn_status remember(const attn__call *call, attn_generator *g, const att
     return status;
 }
 
+/* Memory of a prompt that is larger than any before, and of the steps after it up to the capacity: taken at once, and exactly, instead of
+   growing while it runs. Nothing may lie in the scratch. */
+static attn_status reserve(attn_context *ctx, attn_generator *g, const attn__batch_views *batch)
+{
+    attn__need need;
+    attn_status status = attn__decoding_need(ctx, attn__generator_plan(g), batch->source_stream.segments, batch->target_stream.segments,
+                                             g->options.capacity, &need);
+    if (status == ATTN_OK) status = attn__worker_scratch_reserve(ctx, need.worker);
+    if (status != ATTN_OK) return status;
+    attn__arena_reset(ctx->scratch); /* the batch's places with it */
+    status = attn__arena_reserve(ctx->scratch, need.scratch);
+    if (status != ATTN_OK) return attn__fail_memory(ctx, status, "temporary memory of a prompt");
+    g->reserved_source = batch->source.rows;
+    g->reserved_target = batch->target.rows;
+    return ATTN_OK;
+}
+
+static attn_status check_prompt(attn_context *ctx, const attn_generator *g, attn__segments segments)
+{
+    if (segments.count != g->options.sequences)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected the generator's %lld sequences",
+                          (long long)segments.count, (long long)g->options.sequences);
+    for (int64_t s = 0; s < segments.count; s++) {
+        if (segments.at[s].length < 1)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "target_layout: got an empty segment %lld, expected at least one token to start from", (long long)s);
+        if (segments.at[s].length > g->options.capacity)
+            return attn__fail(ctx, ATTN_ERROR_FULL, "target_layout: got %lld tokens in segment %lld, expected at most the capacity of %lld",
+                              (long long)segments.at[s].length, (long long)s, (long long)g->options.capacity);
+    }
+    return ATTN_OK;
+}
+
 static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch *batch)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
     const attn__call call = {ctx, NULL, g->parameters};
     attn__batch_views views;
     attn_status status = attn__transformer_batch(&call, plan, batch, 0, &views);
+    if (status == ATTN_OK) status = check_prompt(ctx, g, views.target_stream.segments);
     if (status != ATTN_OK) return status;
+    forget(g);
+    if (views.source.rows > g->reserved_source || views.target.rows > g->reserved_target) {
+        status = reserve(ctx, g, &views);
+        if (status == ATTN_OK) status = attn__transformer_batch(&call, plan, batch, 0, &views);
+        if (status != ATTN_OK) return status;
+    }
     attn__segments segments = views.target_stream.segments;
-    if (segments.count != g->options.sequences)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected the generator's %lld sequences",
-                          (long long)segments.count, (long long)g->options.sequences);
     int64_t *owner = attn__scratch(ctx, segments.count * (int64_t)sizeof *owner);
     if (owner == NULL) return attn__arena_status(ctx->scratch);
-    for (int64_t s = 0; s < segments.count; s++) {
-        owner[s] = s;
-        if (segments.at[s].length < 1)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                              "target_layout: segment %lld is empty, expected at least one token to start from", (long long)s);
-        if (segments.at[s].length > g->options.capacity)
-            return attn__fail(ctx, ATTN_ERROR_FULL, "target_layout: segment %lld has %lld tokens, expected at most the capacity of %lld",
-                              (long long)s, (long long)segments.at[s].length, (long long)g->options.capacity);
-    }
-    forget(g);
+    for (int64_t s = 0; s < segments.count; s++) owner[s] = s;
     if (plan->has_encoder) status = remember(&call, g, &views);
     if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, owner);
     g->prompted = status == ATTN_OK;
@@ -135,7 +164,7 @@ attn_status attn_generator_prompt(attn_context *ctx, attn_generator *generator, 
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = check(ctx, generator, 0);
+    status = attn__generator_check(ctx, generator, 0);
     if (status == ATTN_OK) status = prompt(ctx, generator, batch);
     return attn__leave(ctx, status);
 }
@@ -145,14 +174,18 @@ static attn_status prompt_tokens(attn_context *ctx, attn_generator *g, int64_t c
     attn_batch batch;
     attn_tensor target;
     if (g->options.sequences != 1)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: it has %lld sequences, expected 1 (use attn_generator_prompt)",
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "generator: got one of %lld sequences, expected 1 (use attn_generator_prompt)",
                           (long long)g->options.sequences);
     if (attn__generator_plan(g)->has_encoder)
         return attn__fail(ctx, ATTN_ERROR_BAD_STATE,
-                          "generator: its model has an encoder, expected a batch with a source (use attn_generator_prompt)");
+                          "generator: got one whose model has an encoder, expected none (use attn_generator_prompt)");
     if (tokens == NULL || count < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: got %s and a count of %lld, expected at least one token",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens, count: got %s and %lld, expected at least one token",
                           tokens ? "an array" : "NULL", (long long)count);
+    const view ids = {(void *)(uintptr_t)tokens, count, 1, 1, 1, 0, ATTN_INT32, 0};
+    const attn__transformer_plan *plan = attn__generator_plan(g);
+    attn_status status = attn__expect_indices(ctx, "tokens", &ids, g->parameters->at[plan->target.table].shape[0]);
+    if (status != ATTN_OK) return status;
     attn__tensor_borrow(&target, ATTN_INT32, 1, &count, (void *)(uintptr_t)tokens);
     attn_batch_init(&batch, sizeof batch);
     batch.target = &target;
@@ -163,7 +196,7 @@ attn_status attn_generator_prompt_tokens(attn_context *ctx, attn_generator *gene
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = check(ctx, generator, 0);
+    status = attn__generator_check(ctx, generator, 0);
     if (status == ATTN_OK) status = prompt_tokens(ctx, generator, count, tokens);
     return attn__leave(ctx, status);
 }
@@ -172,7 +205,7 @@ attn_status attn_generator_logits(attn_context *ctx, attn_generator *generator, 
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = check(ctx, generator, 1);
+    status = attn__generator_check(ctx, generator, 1);
     if (status == ATTN_OK && logits == NULL)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "logits: got NULL, expected a place for the tensor");
     if (status == ATTN_OK) *logits = &generator->logits_tensor;

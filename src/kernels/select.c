@@ -57,7 +57,7 @@ attn_status attn__kernels_for(attn_context *ctx, int32_t dtype, const attn__kern
     }
     if (ctx->backend == ATTN_BACKEND_BLAS && dtype == ATTN_FLOAT64) {
         return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
-                          "dtype: the BLAS backend computes in float32, got float64; use the reference backend");
+                          "dtype: got float64, expected float32 with the BLAS backend (the reference backend has both)");
     }
     int slot = ctx->backend == ATTN_BACKEND_BLAS ? SLOT_BLAS : dtype == ATTN_FLOAT32 ? SLOT_REFERENCE_FLOAT32 : SLOT_REFERENCE_FLOAT64;
     if (ctx->kernels[slot] == NULL && slot == SLOT_BLAS) {

@@ -113,6 +113,7 @@ static attn_status forward(const attn__call *call, const attn_decoder *decoder, 
     if (status == ATTN_OK) status = attn__rows(ctx, "output", output, decoder->dtype, &to);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "output", &to, from.rows, 1, stack->side.width);
     if (status == ATTN_OK) status = attn__expect_apart(ctx, "output", &to, "x", &from);
+    if (status == ATTN_OK) status = attn__output_apart(call, "output", &to);
     if (status == ATTN_OK) status = attn__stream_open(call, "layout", given->layout, from.rows, &in.stream);
     if (status == ATTN_OK) status = check_mask(ctx, "mask", given->mask);
     if (status == ATTN_OK) status = check_mask(ctx, "memory_mask", given->memory_mask);

@@ -78,6 +78,7 @@ static attn_status forward(const attn__call *call, const attn_encoder *encoder, 
     if (status == ATTN_OK) status = attn__rows(ctx, "output", output, encoder->dtype, &to);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "output", &to, from.rows, 1, stack->side.width);
     if (status == ATTN_OK) status = attn__expect_apart(ctx, "output", &to, "x", &from);
+    if (status == ATTN_OK) status = attn__output_apart(call, "output", &to);
     if (status == ATTN_OK) status = attn__stream_open(call, "layout", layout, from.rows, &in.stream);
     if (status == ATTN_OK && mask != NULL) status = attn__expect(ctx, "mask", mask, ATTN__MAGIC_MASK, "attn_mask");
     if (status == ATTN_OK) status = attn__stack_check_masks(ctx, stack, mask, in.stream.segments, in.stream.segments);

@@ -1,20 +1,10 @@
 #include "options.h"
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#define SIZE(f, d, least, most) \
-    { \
-#f, ATTN__FIELD_INT64, d, offsetof(attn_transformer_options, f), least, most \
-    }
-#define CODE(f, most) \
-    { \
-#f, ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, f), 0, most \
-    }
-#define REAL(f, least, most) \
-    { \
-#f, ATTN__FIELD_DOUBLE, 0, offsetof(attn_transformer_options, f), least, most \
-    }
+#define SIZE(f, flags, least, most) ATTN__INT64(attn_transformer_options, f, flags, least, most)
+#define CODE(f, most) ATTN__INT32(attn_transformer_options, f, 0, most)
+#define REAL(f, least, most) ATTN__REAL(attn_transformer_options, f, 0, least, most)
 static const double LARGE = 2147483647.0; /* extents of one BLAS call fit into 32 bits */
 
 static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
@@ -32,7 +22,7 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      SIZE(context, 0, 1, 2147483647.0),
                                      SIZE(patch_values, 0, 0, 2147483647.0),
                                      SIZE(segment_types, 0, 0, 2147483647.0),
-                                     {"dtype", ATTN__FIELD_INT32, 0, offsetof(attn_transformer_options, dtype), ATTN_FLOAT32, ATTN_FLOAT64},
+                                     ATTN__INT32(attn_transformer_options, dtype, ATTN_FLOAT32, ATTN_FLOAT64),
                                      CODE(norm, ATTN_NORM_RMS),
                                      CODE(norm_placement, ATTN_PLACEMENT_PRE),
                                      CODE(final_norm, 1),
@@ -107,19 +97,6 @@ const attn__field *attn__option_field(const char *name)
     return NULL;
 }
 
-double attn__option_get(const attn_transformer_options *options, const attn__field *field)
-{
-    const char *at = (const char *)options + field->offset;
-    int32_t code;
-    int64_t size;
-    double real;
-    switch (field->kind) {
-    case ATTN__FIELD_INT32: memcpy(&code, at, sizeof code); return code;
-    case ATTN__FIELD_INT64: memcpy(&size, at, sizeof size); return (double)size;
-    default: memcpy(&real, at, sizeof real); return real;
-    }
-}
-
 void attn__option_set(attn_transformer_options *options, const attn__field *field, double value)
 {
     char *at = (char *)options + field->offset;
@@ -139,28 +116,15 @@ attn_status attn_transformer_options_init(attn_transformer_options *options, uin
     return attn__options_init(options, size, &attn__transformer_defaults, sizeof attn__transformer_defaults);
 }
 
-static attn_status check_fields(attn_context *ctx, const attn_transformer_options *o)
-{
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const attn__field *f = &fields[i];
-        double value = attn__option_get(o, f);
-        if (f->derived && value == ATTN_DERIVED) continue;
-        if (!(value >= f->least && value <= f->most))
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %.17g, expected %g to %g%s", f->name, value, f->least, f->most,
-                              f->derived ? " or -1 (derived)" : "");
-    }
-    return ATTN_OK;
-}
-
 static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
 {
     if (o->key_heads == ATTN_DERIVED) o->key_heads = o->heads;
     if (o->heads % o->key_heads != 0)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
                           (long long)o->heads);
     if (o->head_size == ATTN_DERIVED) {
         if (o->width % o->heads != 0)
-            return attn__fail(ctx, ATTN_ERROR_SHAPE, "width: got %lld, expected a multiple of heads %lld (or give head_size)",
+            return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.width: got %lld, expected a multiple of heads %lld (or give head_size)",
                               (long long)o->width, (long long)o->heads);
         o->head_size = o->width / o->heads;
     }
@@ -170,37 +134,40 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
     if (o->decoder_feed_forward == ATTN_DERIVED)
         o->decoder_feed_forward = o->decoder_width == o->width ? o->feed_forward : 4 * o->decoder_width;
     if (o->key_heads != o->heads && o->decoder_heads % o->key_heads != 0) /* as many as heads: the decoder has as many as its own */
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "decoder_heads: got %lld, expected a multiple of key_heads %lld",
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.decoder_heads: got %lld, expected a multiple of key_heads %lld",
                           (long long)o->decoder_heads, (long long)o->key_heads);
     const double columns = (double)(o->heads > o->decoder_heads ? o->heads : o->decoder_heads) * (double)o->head_size;
     if (3 * columns > LARGE || 2 * (double)o->feed_forward > LARGE || 2 * (double)o->decoder_feed_forward > LARGE)
         return attn__fail(ctx, ATTN_ERROR_TOO_LARGE,
-                          "head_size: heads times head size, or feed_forward, is past what one product takes (2^31 - 1)");
+                          "options.head_size: heads times head size, or feed_forward, is past what one product takes (2^31 - 1)");
     return ATTN_OK;
 }
 
 static attn_status resolve_ends(attn_context *ctx, attn_transformer_options *o)
 {
     if (o->encoder_layers == 0 && o->decoder_layers == 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "encoder_layers, decoder_layers: got 0 and 0, expected at least one layer");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "options.encoder_layers, decoder_layers: got 0 and 0, expected at least one layer");
     if (o->target_vocabulary == ATTN_DERIVED) o->target_vocabulary = o->source_vocabulary;
     if (o->encoder_layers > 0 && o->patch_values == 0 && o->source_vocabulary < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "source_vocabulary: got %lld, expected at least 1 with an encoder of tokens",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "options.source_vocabulary: got %lld, expected at least 1 with an encoder of tokens",
                           (long long)o->source_vocabulary);
     if ((o->decoder_layers > 0 || o->output_head) && o->target_vocabulary < 1)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                          "target_vocabulary: got %lld, expected at least 1 with a decoder or an output head",
+                          "options.target_vocabulary: got %lld, expected at least 1 with a decoder or an output head",
                           (long long)o->target_vocabulary);
     int both = o->encoder_layers > 0 && o->decoder_layers > 0;
     if ((o->tie & ATTN_TIE_SOURCE) && both && (o->source_vocabulary != o->target_vocabulary || o->width != o->decoder_width))
         return attn__fail(
-            ctx, ATTN_ERROR_SHAPE, "tie: source and target embeddings are [%lld, %lld] and [%lld, %lld], expected equal shapes",
+            ctx, ATTN_ERROR_SHAPE, "options.tie: source and target embeddings are [%lld, %lld] and [%lld, %lld], expected equal shapes",
             (long long)o->source_vocabulary, (long long)o->width, (long long)o->target_vocabulary, (long long)o->decoder_width);
     if ((o->tie & ATTN_TIE_OUTPUT) && o->decoder_layers == 0 && o->output_head && o->source_vocabulary != o->target_vocabulary)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "tie: the output has %lld classes and the embedding %lld rows, expected equal numbers",
+        return attn__fail(ctx, ATTN_ERROR_SHAPE,
+                          "options.tie: the output has %lld classes and the embedding %lld rows, expected equal numbers",
                           (long long)o->target_vocabulary, (long long)o->source_vocabulary);
     if (o->learned_beta && o->activation != ATTN_ACTIVATION_SWISH)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "learned_beta: got 1, expected 0 unless the activation is Swish");
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.learned_beta: got 1, expected 0 unless the activation is Swish");
     return ATTN_OK;
 }
 
@@ -209,7 +176,7 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
     attn_transformer_options o;
     attn_status status =
         attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
-    if (status == ATTN_OK) status = check_fields(ctx, &o);
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);
     if (status == ATTN_OK) *out = o;
@@ -219,11 +186,12 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
 attn_status attn__transformer_supported(attn_context *ctx, const attn_transformer_options *o)
 {
     static const char *const later[] = {"", "", "", "rotary positions", "T5 relative positions", "ALiBi positions"};
-    const char *part = later[o->positions];
-    if (o->patch_values > 0) part = "patch embedding";
-    if (o->segment_types > 0) part = "segment embedding";
+    const char *name = "positions", *part = later[o->positions];
+    if (o->patch_values > 0) name = "patch_values", part = "patch embedding";
+    if (o->segment_types > 0) name = "segment_types", part = "segment embedding";
     if (*part)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options: %s cannot be created in this version (it can be described and costed)",
-                          part);
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
+                          "options.%s: got %s, which cannot be created in this version, expected another (it can be described and costed)",
+                          name, part);
     return ATTN_OK;
 }

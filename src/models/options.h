@@ -1,19 +1,11 @@
 #ifndef ATTN_MODELS_OPTIONS_H
 #define ATTN_MODELS_OPTIONS_H
 #include <attn/transformer.h>
-#include "../core/context.h"
+#include "../core/options.h"
 
 /* The options struct as a table of data: presets, checks and files all go by it. */
-enum { ATTN__FIELD_INT32 = 0, ATTN__FIELD_INT64 = 1, ATTN__FIELD_DOUBLE = 2 };
-typedef struct attn__field {
-    const char *name;
-    int32_t kind, derived; /* derived 1: ATTN_DERIVED is legal */
-    uint64_t offset;
-    double least, most; /* what a caller may give */
-} attn__field;
 const attn__field *attn__option_fields(int64_t *count);
 const attn__field *attn__option_field(const char *name); /* NULL: none */
-double attn__option_get(const attn_transformer_options *options, const attn__field *field);
 void attn__option_set(attn_transformer_options *options, const attn__field *field, double value);
 
 extern const attn_transformer_options attn__transformer_defaults;

@@ -93,9 +93,11 @@ attn_status attn_transformer_set_mask(attn_context *ctx, attn_transformer *model
     status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
     if (status == ATTN_OK) {
         attn__transformer_plan *plan = model->parameters->plan;
-        if (!(decoder ? plan->has_decoder : plan->has_encoder))
-            status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, but the model has no %s", (int)decoder,
-                                decoder ? "decoder" : "encoder");
+        if (decoder != 0 && decoder != 1)
+            status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, expected 0 or 1", (int)decoder);
+        else if (!(decoder ? plan->has_decoder : plan->has_encoder))
+            status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, expected %d as the model has no %s", (int)decoder,
+                                !decoder, decoder ? "decoder" : "encoder");
         else
             status = attn__stack_set_mask(ctx, decoder ? &plan->decoder : &plan->encoder, layer, mask);
     }

@@ -38,6 +38,8 @@ typedef struct attn__batch_views {
 } attn__batch_views;
 attn_status attn__transformer_batch(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch, int need_labels,
                                     attn__batch_views *out);
+/* INVALID_ARGUMENT unless all rows stand within the learned positions; a generator counts the target's itself */
+attn_status attn__transformer_positions(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch);
 
 /* the encoder's rows: memory [source rows, width], its memory exists */
 attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,

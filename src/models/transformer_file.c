@@ -1,6 +1,6 @@
 #include "transformer_file.h"
-#include <stdlib.h>
 #include <string.h>
+#include "../formats/input.h"
 #include "../formats/json.h"
 #include "../tensor/convert.h"
 #include "dry.h"
@@ -8,21 +8,23 @@
 /* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), tied parameters
    ("attn.alias.<name>": the name it is stored under) and the caller's own entries. */
 static const char OPTIONS_KEY[] = "attn.options", RESERVED[] = "attn.";
+enum { MOST_MISSING = 64 << 20 }; /* bytes of parameters that a file may lack beside its own size */
 
-static attn_status options_text(attn_context *ctx, const attn_transformer_options *o, char **out)
+static attn_status options_text(attn_context *ctx, const attn_transformer_options *o, char **out, int64_t *bytes)
 {
     int64_t count;
     const attn__field *fields = attn__option_fields(&count);
     json_t *object = json_object();
     int failed = object == NULL;
     for (int64_t i = 0; !failed && i < count; i++) {
-        double value = attn__option_get(o, &fields[i]);
+        double value = attn__field_get(o, &fields[i]);
         json_t *number = fields[i].kind == ATTN__FIELD_DOUBLE ? json_real(value) : json_integer((json_int_t)value);
         failed = json_object_set_new(object, fields[i].name, number) != 0;
     }
-    *out = failed ? NULL : json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    attn_status status =
+        attn__json_text(ctx, "options as text", failed ? NULL : object, JSON_COMPACT | JSON_REAL_PRECISION(17), out, bytes);
     json_decref(object);
-    return *out != NULL ? ATTN_OK : attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, "options as text");
+    return status;
 }
 
 static attn_status options_parse(attn_context *ctx, const char *path, const char *text, attn_transformer_options *o)
@@ -70,9 +72,10 @@ attn_status attn__transformer_write(attn_context *ctx, attn__writer *writer, con
 {
     const attn__transformer_plan *plan = set->plan;
     char *text;
-    attn_status status = options_text(ctx, &plan->options, &text);
+    int64_t bytes;
+    attn_status status = options_text(ctx, &plan->options, &text, &bytes);
     if (status == ATTN_OK) status = attn__writer_metadata(ctx, writer, OPTIONS_KEY, text);
-    free(text);
+    attn__deallocate(ctx->memory, text, bytes + 1);
     if (status == ATTN_OK) status = write_aliases(ctx, writer, set);
     for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
         const attn__parameter *p = &set->at[i];
@@ -83,14 +86,14 @@ attn_status attn__transformer_write(attn_context *ctx, attn__writer *writer, con
 
 attn_status attn__check_metadata(attn_context *ctx, int64_t count, const char *const *keys, const char *const *values, const char *path)
 {
-    if (path == NULL || *path == 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "path: got %s, expected a file name", path ? "\"\"" : "NULL");
+    attn_status status = attn__check_path(ctx, path);
+    if (status != ATTN_OK) return status;
     if (count < 0 || (count > 0 && (keys == NULL || values == NULL)))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "keys, values: got a count of %lld with NULL arrays, expected arrays of that length", (long long)count);
     for (int64_t i = 0; i < count; i++) {
         if (keys[i] == NULL || values[i] == NULL)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: entry %lld is NULL", (long long)i);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys, values: got NULL at entry %lld, expected strings", (long long)i);
         if (strncmp(keys[i], RESERVED, sizeof RESERVED - 1) == 0)
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "keys: got \"%.64s\", expected no key that starts with \"attn.\"", keys[i]);
     }
@@ -172,27 +175,46 @@ attn_status attn__transformer_file_options(attn_context *ctx, const attn__file *
     return options_parse(ctx, path, text, out);
 }
 
-/* A file that names a large model need not hold one: its shapes are compared before memory is taken for them. */
-static attn_status check_shapes(attn_context *ctx, const attn__file *file, const char *path, const attn_transformer_options *options)
+/* A file that names a large model need not hold one: its shapes are compared before memory is taken for them, and what is missing from it
+   may be as large as the file and a little more. */
+static attn_status check_shapes(attn_context *ctx, const attn__file *file, const char *path, const attn_transformer_options *options,
+                                int strict)
 {
     attn__dry dry;
-    int64_t at;
+    int64_t at, missing = 0;
     attn_status status = attn__dry_open(ctx, options, &dry);
     if (status != ATTN_OK) return status;
     const attn_parameters *set = dry.model->parameters;
-    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) status = find_parameter(ctx, file, path, &set->at[i], 1, &at);
+    for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
+        status = find_parameter(ctx, file, path, &set->at[i], strict, &at);
+        if (at < 0) missing += set->at[i].elements * attn__dtype_bytes(set->dtype); /* all of them fit into 63 bits */
+    }
     attn__dry_close(&dry);
+    if (status == ATTN_OK && missing > file->data_bytes + MOST_MISSING)
+        status = attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: %lld bytes of parameters are missing in a file that holds %lld", path,
+                            (long long)missing, (long long)file->data_bytes);
+    return status;
+}
+
+/* The options of the file are no argument of the caller: what they break is the file. */
+static attn_status resolve_file(attn_context *ctx, const char *path, attn_transformer_options *options)
+{
+    attn_status status = attn__transformer_resolve(ctx, options, options);
+    if (status == ATTN_ERROR_INVALID_ARGUMENT || status == ATTN_ERROR_SHAPE || status == ATTN_ERROR_TOO_LARGE)
+        status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.%s", path, attn_context_last_error(ctx));
     return status;
 }
 
 static attn_status load(attn_context *ctx, const attn__file *file, const char *path, const attn_load_options *o, attn_transformer **out)
 {
     attn_transformer_options options;
+    const attn__kernels *kernels; /* of this backend and type: there are none for float64 with BLAS */
     attn_status status = attn__transformer_file_options(ctx, file, path, &options);
     if (status == ATTN_OK && o->dtype != 0) options.dtype = o->dtype;
-    if (status == ATTN_OK) status = attn__transformer_resolve(ctx, &options, &options);
+    if (status == ATTN_OK) status = resolve_file(ctx, path, &options);
     if (status == ATTN_OK) status = attn__transformer_supported(ctx, &options);
-    if (status == ATTN_OK && o->strict) status = check_shapes(ctx, file, path, &options);
+    if (status == ATTN_OK) status = attn__kernels_for(ctx, options.dtype, &kernels);
+    if (status == ATTN_OK) status = check_shapes(ctx, file, path, &options, o->strict);
     if (status == ATTN_OK) status = attn__transformer_make(ctx, &options, out);
     if (status != ATTN_OK) return status;
     if (!o->strict) status = attn__initialise(ctx, (*out)->parameters);

@@ -1,8 +1,35 @@
 #include <string.h>
 #include "transformer.h"
 
-static attn_status take_tokens(const attn__call *call, const char *name, const attn_tensor *tensor, const attn_layout *layout, view *tokens,
-                               attn__stream *stream)
+/* of all rows; -1: none */
+static int64_t last_position(attn__segments segments)
+{
+    int64_t last = -1;
+    for (int64_t i = 0; i < segments.count; i++) {
+        int64_t end = segments.at[i].first_position + segments.at[i].length - 1;
+        if (segments.at[i].length > 0 && end > last) last = end;
+    }
+    return last;
+}
+
+static attn_status check_positions(const attn__call *call, const attn__embedding_module *e, const char *layout, const attn__stream *stream)
+{
+    if (e->positions < 0) return ATTN_OK;
+    int64_t last = last_position(stream->segments), positions = call->parameters->at[e->positions].shape[0];
+    if (last < positions) return ATTN_OK;
+    return attn__fail(call->ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got position %lld, expected at most %lld, the last one of the model",
+                      layout, (long long)last, (long long)positions - 1);
+}
+
+attn_status attn__transformer_positions(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *b)
+{
+    attn_status status = plan->has_encoder ? check_positions(call, &plan->source, "source_layout", &b->source_stream) : ATTN_OK;
+    if (status != ATTN_OK || !plan->has_decoder) return status;
+    return check_positions(call, &plan->target, "target_layout", &b->target_stream);
+}
+
+static attn_status take_tokens(const attn__call *call, const attn__embedding_module *e, const char *name, const attn_tensor *tensor,
+                               const attn_layout *layout, view *tokens, attn__stream *stream)
 {
     char layout_name[32];
     attn_status status = attn__rows(call->ctx, name, tensor, -1, tokens);
@@ -15,6 +42,7 @@ static attn_status take_tokens(const attn__call *call, const char *name, const a
     status = attn__expect_shape(call->ctx, name, tokens, -1, 1, 1);
     strcpy(layout_name, name);
     strcat(layout_name, "_layout");
+    if (status == ATTN_OK) status = attn__expect_indices(call->ctx, name, tokens, call->parameters->at[e->table].shape[0]);
     return status == ATTN_OK ? attn__stream_open(call, layout_name, layout, tokens->rows, stream) : status;
 }
 
@@ -28,16 +56,17 @@ attn_status attn__transformer_batch(const attn__call *call, const attn__transfor
     if (batch == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "batch: got NULL, expected an attn_batch");
     attn_status status = attn__options_read(ctx, "batch", batch, &none, sizeof b, sizeof b, &b);
     if (status == ATTN_OK && plan->has_encoder)
-        status = take_tokens(call, "source", b.source, b.source_layout, &out->source, &out->source_stream);
+        status = take_tokens(call, &plan->source, "source", b.source, b.source_layout, &out->source, &out->source_stream);
     if (status == ATTN_OK && plan->has_decoder)
-        status = take_tokens(call, "target", b.target, b.target_layout, &out->target, &out->target_stream);
+        status = take_tokens(call, &plan->target, "target", b.target, b.target_layout, &out->target, &out->target_stream);
     if (status != ATTN_OK) return status;
     if (plan->has_encoder && plan->has_decoder && out->source_stream.segments.count != out->target_stream.segments.count)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "target_layout: got %lld segments, expected %lld as in source_layout",
                           (long long)out->target_stream.segments.count, (long long)out->source_stream.segments.count);
     out->rows = plan->has_decoder ? out->target.rows : out->source.rows;
     if (!need_labels) return ATTN_OK;
-    if (!plan->has_output) return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "model: it has no output head, so it has no loss");
+    if (!plan->has_output)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "model: got one without an output head, expected one that has a loss");
     status = attn__rows(ctx, "labels", b.labels, -1, &out->labels);
     if (status != ATTN_OK) return status;
     if (attn_tensor_rank(b.labels) == 1) {
@@ -129,15 +158,29 @@ static attn_status check_model(attn_context *ctx, const attn_transformer *model,
     return status == ATTN_OK ? attn__tape_check(ctx, tape) : status;
 }
 
+/* a tensor that is written: apart from tokens, labels and parameters */
+static attn_status take_output(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *b, const char *name,
+                               attn_tensor *tensor, int64_t rows, int64_t width, attn__value *out)
+{
+    const struct {
+        const char *name;
+        const view *at;
+    } reads[3] = {{"source", &b->source}, {"target", &b->target}, {"labels", &b->labels}};
+    view at;
+    attn_status status = attn__rows(call->ctx, name, tensor, plan->options.dtype, &at);
+    if (status == ATTN_OK) status = attn__expect_shape(call->ctx, name, &at, rows, 1, width);
+    for (int i = 0; status == ATTN_OK && i < 3; i++) status = attn__expect_apart(call->ctx, name, &at, reads[i].name, reads[i].at);
+    if (status == ATTN_OK) status = attn__output_apart(call, name, &at);
+    return status == ATTN_OK ? attn__tape_output(call->ctx, call->tape, name, tensor, &at, out) : status;
+}
+
 static attn_status forward(const attn__call *call, const attn__transformer_plan *plan, const attn_batch *batch, attn_tensor *output)
 {
     attn__batch_views views;
-    view at;
     attn__value y;
     attn_status status = attn__transformer_batch(call, plan, batch, 0, &views);
-    if (status == ATTN_OK) status = attn__rows(call->ctx, "output", output, plan->options.dtype, &at);
-    if (status == ATTN_OK) status = attn__expect_shape(call->ctx, "output", &at, views.rows, 1, attn__transformer_output_width(plan));
-    if (status == ATTN_OK) status = attn__tape_output(call->ctx, call->tape, "output", output, &at, &y);
+    if (status == ATTN_OK) status = attn__transformer_positions(call, plan, &views);
+    if (status == ATTN_OK) status = take_output(call, plan, &views, "output", output, views.rows, attn__transformer_output_width(plan), &y);
     return status == ATTN_OK ? hidden_and_logits(call, plan, &views, &y) : status;
 }
 
@@ -161,14 +204,10 @@ static attn_status loss(const attn__call *call, const attn__transformer_plan *pl
     attn_cross_entropy_options o;
     attn__batch_views views;
     attn__value value;
-    view at;
     attn_status status = attn__cross_entropy_read(ctx, options, &o);
     if (status == ATTN_OK) status = attn__transformer_batch(call, plan, batch, 1, &views);
-    if (status == ATTN_OK && tensor != NULL) {
-        status = attn__rows(ctx, "loss", tensor, plan->options.dtype, &at);
-        if (status == ATTN_OK) status = attn__expect_shape(ctx, "loss", &at, 1, 1, 1);
-        if (status == ATTN_OK) status = attn__tape_output(ctx, call->tape, "loss", tensor, &at, &value);
-    }
+    if (status == ATTN_OK) status = attn__transformer_positions(call, plan, &views);
+    if (status == ATTN_OK && tensor != NULL) status = take_output(call, plan, &views, "loss", tensor, 1, 1, &value);
     if (status != ATTN_OK) return status;
     if (tensor == NULL && report == NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "loss, report: got NULL and NULL, expected at least one of them");

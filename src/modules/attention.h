@@ -14,6 +14,8 @@ typedef struct attn__attention_module {
 
 /* Checks the options and fills in what follows from others. */
 attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
+/* the caller's options over the defaults, resolved */
+attn_status attn__attention_read(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
 /* options resolved; name "" for a layer of its own. shrink: of the output projection's start. */
 attn_status attn__attention_plan(const attn__scope *scope, const char *name, const attn_attention_options *options, double shrink,
                                  attn__attention_module *module);

@@ -1,5 +1,4 @@
-#include <math.h>
-#include <stddef.h>
+#include "../core/options.h"
 #include "../tensor/layout.h"
 #include "attention.h"
 
@@ -38,6 +37,33 @@ static const attn_attention_options defaults = {.struct_size = sizeof(attn_atten
                                                 .derive_scale = 1,
                                                 .initialisation_scale = 0.02};
 
+#define SIZE(f, flags) ATTN__INT64(attn_attention_options, f, flags, 1, HUGE_VAL)
+#define FLAG(f) ATTN__INT32(attn_attention_options, f, 0, 1)
+#define REAL(f, least, most) ATTN__REAL(attn_attention_options, f, 0, least, most)
+static const attn__field fields[] = {ATTN__INT32(attn_attention_options, score, ATTN_SCORE_DOT, ATTN_SCORE_ADDITIVE),
+                                     SIZE(heads, 0),
+                                     SIZE(key_heads, ATTN__DERIVED),
+                                     SIZE(query_width, 0),
+                                     SIZE(key_width, ATTN__DERIVED),
+                                     SIZE(value_width, ATTN__DERIVED),
+                                     SIZE(output_width, ATTN__DERIVED),
+                                     SIZE(head_size, ATTN__DERIVED),
+                                     SIZE(value_head_size, ATTN__DERIVED),
+                                     FLAG(project_query),
+                                     FLAG(project_key),
+                                     FLAG(project_value),
+                                     FLAG(project_output),
+                                     FLAG(bias_query),
+                                     FLAG(bias_key),
+                                     FLAG(bias_value),
+                                     FLAG(bias_output),
+                                     REAL(scale, -HUGE_VAL, HUGE_VAL),
+                                     REAL(dropout, 0, 1),
+                                     REAL(soft_cap, 0, HUGE_VAL),
+                                     FLAG(initialisation),
+                                     FLAG(derive_scale),
+                                     REAL(initialisation_scale, 0, HUGE_VAL)};
+
 attn_status attn_attention_options_init(attn_attention_options *options, uint64_t size)
 {
     return attn__options_init(options, size, &defaults, sizeof defaults);
@@ -45,34 +71,28 @@ attn_status attn_attention_options_init(attn_attention_options *options, uint64_
 
 static attn_status resolve_sizes(attn_context *ctx, attn_attention_options *o)
 {
-    if (o->heads < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "heads: got %lld, expected at least 1", (long long)o->heads);
-    if (o->query_width < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "query_width: got %lld, expected at least 1", (long long)o->query_width);
     if (o->key_heads == ATTN_DERIVED) o->key_heads = o->heads;
-    if (o->key_heads < 1 || o->heads % o->key_heads != 0)
-        return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
+    if (o->heads % o->key_heads != 0)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.key_heads: got %lld, expected a divisor of heads %lld", (long long)o->key_heads,
                           (long long)o->heads);
     if (o->key_width == ATTN_DERIVED) o->key_width = o->query_width;
     if (o->value_width == ATTN_DERIVED) o->value_width = o->key_width;
     if (o->head_size == ATTN_DERIVED) {
         if (o->query_width % o->heads != 0)
-            return attn__fail(ctx, ATTN_ERROR_SHAPE, "query_width: got %lld, expected a multiple of heads %lld (or give head_size)",
+            return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.query_width: got %lld, expected a multiple of heads %lld (or give head_size)",
                               (long long)o->query_width, (long long)o->heads);
         o->head_size = o->query_width / o->heads;
     }
     if (o->value_head_size == ATTN_DERIVED) o->value_head_size = o->project_value ? o->head_size : o->value_width / o->key_heads;
     int64_t columns = 0;
-    if (o->head_size > 0 && o->value_head_size > 0 &&
-        (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX))
-        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "heads: %lld times head size %lld is past 2^31 - 1", (long long)o->heads,
-                          (long long)(o->head_size > o->value_head_size ? o->head_size : o->value_head_size));
-    if (o->output_width == ATTN_DERIVED && (o->project_output || o->value_head_size > 0))
-        o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
-    const int64_t sizes[] = {o->key_width, o->value_width, o->head_size, o->value_head_size, o->output_width};
-    const char *const names[] = {"key_width", "value_width", "head_size", "value_head_size", "output_width"};
-    for (int i = 0; i < 5; i++)
-        if (sizes[i] < 1)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %lld, expected at least 1", names[i], (long long)sizes[i]);
+    if (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX)
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE,
+                          "options.head_size, value_head_size: got %lld and %lld, expected times %lld heads at most 2^31 - 1",
+                          (long long)o->head_size, (long long)o->value_head_size, (long long)o->heads);
+    if (o->output_width == ATTN_DERIVED) o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
+    if (o->value_head_size < 1)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.value_width: got %lld, expected at least key_heads %lld",
+                          (long long)o->value_width, (long long)o->key_heads);
     return ATTN_OK;
 }
 
@@ -89,8 +109,9 @@ static attn_status check_absent(attn_context *ctx, const attn_attention_options 
                 {"output_width", o->project_output, o->bias_output, o->output_width, o->heads * o->value_head_size}};
     for (int i = 0; i < 4; i++) {
         if (!part[i].project && part[i].got != part[i].expected)
-            return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got %lld, expected %lld (heads times head size), as its projection is absent",
-                              part[i].name, (long long)part[i].got, (long long)part[i].expected);
+            return attn__fail(ctx, ATTN_ERROR_SHAPE,
+                              "options.%s: got %lld, expected %lld (heads times head size), as its projection is absent", part[i].name,
+                              (long long)part[i].got, (long long)part[i].expected);
     }
     return ATTN_OK;
 }
@@ -99,42 +120,31 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
 {
     attn_attention_options o = *options;
     if (o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
-        return attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32 or float64", attn__dtype_name(o.dtype));
-    if (o.score < ATTN_SCORE_DOT || o.score > ATTN_SCORE_ADDITIVE)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "score: got %d, expected an ATTN_SCORE number", (int)o.score);
+        return attn__fail(ctx, ATTN_ERROR_DTYPE, "options.dtype: got %s, expected float32 or float64", attn__dtype_name(o.dtype));
+    attn_status status = ATTN__CHECK(ctx, "options", &o, fields);
+    if (status != ATTN_OK) return status;
     if (o.score > ATTN_SCORE_SCALED_DOT)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "score: the %s score is not in this version",
-                          o.score == ATTN_SCORE_ADDITIVE ? "additive" : "multiplicative");
-    if (o.initialisation != ATTN_INITIALISATION_XAVIER && o.initialisation != ATTN_INITIALISATION_SCALED_NORMAL)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation: got %d, expected an ATTN_INITIALISATION number",
-                          (int)o.initialisation);
-    if (!(o.dropout >= 0 && o.dropout <= 1))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "dropout: got %g, expected 0 to 1", o.dropout);
-    if (!(o.soft_cap >= 0 && isfinite(o.soft_cap)))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "soft_cap: got %g, expected a finite number, 0 for none", o.soft_cap);
-    if (!isfinite(o.scale)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "scale: got %g, expected a finite number", o.scale);
-    if (!(o.initialisation_scale >= 0 && isfinite(o.initialisation_scale)))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "initialisation_scale: got %g, expected a finite number of at least 0",
-                          o.initialisation_scale);
-    const struct {
-        const char *name;
-        int32_t value;
-    } flags[] = {{"project_query", o.project_query},   {"project_key", o.project_key}, {"project_value", o.project_value},
-                 {"project_output", o.project_output}, {"bias_query", o.bias_query},   {"bias_key", o.bias_key},
-                 {"bias_value", o.bias_value},         {"bias_output", o.bias_output}, {"derive_scale", o.derive_scale}};
-    for (int i = 0; i < 9; i++)
-        if (flags[i].value != 0 && flags[i].value != 1)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %d, expected 0 or 1", flags[i].name, (int)flags[i].value);
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
+                          "options.score: got %d, expected ATTN_SCORE_DOT or _SCALED_DOT: the %s score is not in this version",
+                          (int)o.score, o.score == ATTN_SCORE_ADDITIVE ? "additive" : "multiplicative");
     o.bias_query &= o.project_query;
     o.bias_key &= o.project_key;
     o.bias_value &= o.project_value;
     o.bias_output &= o.project_output;
-    attn_status status = resolve_sizes(ctx, &o);
+    status = resolve_sizes(ctx, &o);
     if (status == ATTN_OK) status = check_absent(ctx, &o);
     if (status != ATTN_OK) return status;
     if (o.derive_scale) o.scale = o.score == ATTN_SCORE_DOT ? 1 : 1 / sqrt((double)o.head_size);
     *out = o;
     return ATTN_OK;
+}
+
+attn_status attn__attention_read(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out)
+{
+    attn_attention_options o;
+    attn_status status =
+        attn__options_read(ctx, "options", options, &defaults, sizeof o, offsetof(attn_attention_options, initialisation), &o);
+    return status == ATTN_OK ? attn__attention_resolve(ctx, &o, out) : status;
 }
 
 static attn_status build(attn_context *ctx, const attn_attention_options *o, attn_attention *layer)
@@ -155,9 +165,7 @@ attn_status attn_attention_create(attn_context *ctx, const attn_attention_option
     attn_attention_options o;
     void *layer = NULL;
     if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the layer");
-    if (status == ATTN_OK)
-        status = attn__options_read(ctx, "options", options, &defaults, sizeof o, offsetof(attn_attention_options, initialisation), &o);
-    if (status == ATTN_OK) status = attn__attention_resolve(ctx, &o, &o);
+    if (status == ATTN_OK) status = attn__attention_read(ctx, options, &o);
     if (status == ATTN_OK) {
         status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_attention), &layer);
         if (status != ATTN_OK) attn__fail_memory(ctx, status, "attention layer");
@@ -223,6 +231,7 @@ static attn_status forward(const attn__call *call, const attn_attention *layer, 
     if (status == ATTN_OK) status = attn__rows(ctx, "output", output, o->dtype, &at);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "output", &at, value[0].at.rows, 1, o->output_width);
     for (int i = 0; status == ATTN_OK && i < 3; i++) status = attn__expect_apart(ctx, "output", &at, "an input", &value[i].at);
+    if (status == ATTN_OK) status = attn__output_apart(call, "output", &at);
     if (status == ATTN_OK) status = attn__stream_open(call, "query_layout", query_layout, value[0].at.rows, &queries);
     if (status == ATTN_OK) status = attn__stream_keys(call, "key_layout", key_layout, value[1].at.rows, &keys);
     if (status == ATTN_OK && queries.segments.count != keys.segments.count)

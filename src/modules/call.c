@@ -99,6 +99,12 @@ attn_status attn__parameter_value(const attn__call *call, int64_t index, int64_t
     return attn__tape_parameter(call->ctx, call->tape, call->parameters, &at, call->parameters->at[index].frozen, out);
 }
 
+attn_status attn__output_apart(const attn__call *call, const char *argument, const view *at)
+{
+    const view flat = attn__parameters_flat(call->parameters, call->parameters->flat);
+    return attn__expect_apart(call->ctx, argument, at, "the parameters", &flat);
+}
+
 attn_status attn__initialise(attn_context *ctx, attn_parameters *set)
 {
     const attn__kernels *kernels;

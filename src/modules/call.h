@@ -50,6 +50,9 @@ attn_status attn__parameter_value(const attn__call *call, int64_t index, int64_t
 /* 1 when all count members are frozen alike, so that they can be joined to one product */
 int attn__parameters_alike(const attn_parameters *set, int64_t index, int64_t count);
 
+/* INVALID_ARGUMENT when an output lies over the parameters it is calculated from */
+attn_status attn__output_apart(const attn__call *call, const char *argument, const view *at);
+
 /* Fills a finished set by its starts; the streams are keyed by the context's seed and the parameters' names. */
 attn_status attn__initialise(attn_context *ctx, attn_parameters *set);
 #endif

@@ -41,6 +41,7 @@ static attn_status create(attn_context *ctx, const attn_parameters *parameters, 
 
 attn_status attn_gradients_create(attn_context *ctx, const attn_parameters *parameters, attn_gradients **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, create(ctx, parameters, out));

@@ -5,14 +5,15 @@
 typedef struct writer {
     attn__tile *tiles;
     attn__query_run *runs;
-    int64_t tiles_count, runs_count;
+    int64_t tiles_count, runs_count, listed;
     int64_t open_end; /* end of a full run of this pair that the next block may lengthen; -1: none */
 } writer;
 
-static void add_run(writer *to, int64_t segment, int64_t query, int64_t count, int64_t partial)
+static void add_run(writer *to, int64_t segment, int64_t query, int64_t count, int64_t keys, int64_t partial)
 {
     int joins = !partial && to->open_end == query;
     to->open_end = partial ? -1 : query + count;
+    to->listed += count * keys;
     if (joins) {
         if (to->runs != NULL) to->runs[to->runs_count - 1].count += count;
         return;
@@ -30,7 +31,7 @@ static void walk(writer *to, const attn_mask *mask, const attn__pair *pair, int6
     int32_t answer = attn__mask_block(mask, pair, query, most, j, keys);
     if (answer == ATTN__BLOCK_NONE) return;
     if (answer == ATTN__BLOCK_FULL || blocks == 1) {
-        add_run(to, pair->index, query, most, answer == ATTN__BLOCK_PARTIAL);
+        add_run(to, pair->index, query, most, keys, answer == ATTN__BLOCK_PARTIAL);
         return;
     }
     walk(to, mask, pair, j, keys, first, blocks / 2, query_block);
@@ -73,7 +74,7 @@ attn_status attn__key_map_build(attn_context *ctx, attn__arena *arena, const att
         if (order == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "key map");
         attn__segments_order(key, order);
     }
-    writer count = {NULL, NULL, 0, 0, -1};
+    writer count = {NULL, NULL, 0, 0, 0, -1};
     write_map(&count, mask, query, key, query_block, key_block, order);
     if (attn__multiply(count.tiles_count, (int64_t)sizeof(attn__tile), &tiles_bytes) ||
         attn__multiply(count.runs_count, (int64_t)sizeof(attn__query_run), &runs_bytes))
@@ -82,8 +83,8 @@ attn_status attn__key_map_build(attn_context *ctx, attn__arena *arena, const att
     attn__query_run *runs = tiles == NULL ? NULL : attn__arena_take(arena, runs_bytes);
     if (runs == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "key map");
 
-    writer fill = {tiles, runs, 0, 0, -1};
+    writer fill = {tiles, runs, 0, 0, 0, -1};
     if (!ctx->dry) write_map(&fill, mask, query, key, query_block, key_block, order);
-    *out = (attn__key_map){query, key, mask, count.tiles_count, count.runs_count, tiles, runs};
+    *out = (attn__key_map){query, key, mask, count.tiles_count, count.runs_count, tiles, runs, count.listed};
     return ATTN_OK;
 }

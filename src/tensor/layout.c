@@ -25,6 +25,7 @@ static attn_status create(attn_context *ctx, int64_t capacity, attn_layout **out
 
 attn_status attn_layout_create(attn_context *ctx, int64_t capacity, attn_layout **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, create(ctx, capacity, out));

@@ -51,6 +51,7 @@ static attn_status check_alignment(attn_context *ctx, int32_t alignment)
 
 attn_status attn_mask_causal(attn_context *ctx, int32_t alignment, attn_mask **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     status = check_alignment(ctx, alignment);
@@ -89,6 +90,7 @@ static attn_status window(attn_context *ctx, int32_t alignment, int64_t left, in
 
 attn_status attn_mask_window(attn_context *ctx, int32_t alignment, int64_t left, int64_t right, int64_t dilation, attn_mask **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, window(ctx, alignment, left, right, dilation, out));
@@ -135,6 +137,7 @@ static attn_status boolean(attn_context *ctx, const attn_tensor *allowed, attn_m
 
 attn_status attn_mask_boolean(attn_context *ctx, const attn_tensor *allowed, attn_mask **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, boolean(ctx, allowed, out));
@@ -164,6 +167,7 @@ static attn_status combine(attn_context *ctx, int32_t kind, const attn_mask *a, 
 
 attn_status attn_mask_union(attn_context *ctx, const attn_mask *a, const attn_mask *b, attn_mask **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, combine(ctx, ATTN__MASK_UNION, a, b, out));
@@ -171,6 +175,7 @@ attn_status attn_mask_union(attn_context *ctx, const attn_mask *a, const attn_ma
 
 attn_status attn_mask_intersection(attn_context *ctx, const attn_mask *a, const attn_mask *b, attn_mask **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, combine(ctx, ATTN__MASK_INTERSECTION, a, b, out));

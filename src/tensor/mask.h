@@ -58,6 +58,7 @@ typedef struct attn__key_map {
     int64_t tiles_count, runs_count;
     const attn__tile *tiles; /* first, count: keys within the key segment; runs_* index runs */
     const attn__query_run *runs;
+    int64_t listed; /* as in the block map */
 } attn__key_map;
 attn_status attn__key_map_build(attn_context *ctx, attn__arena *arena, const attn_mask *mask, attn__segments query, attn__segments key,
                                 int64_t query_block, int64_t key_block, attn__key_map *out);

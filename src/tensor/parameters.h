@@ -25,6 +25,7 @@ struct attn_parameters {
     int64_t count, capacity, elements; /* elements: of the parameters, without padding */
     int64_t flat_elements;             /* with padding (zero) */
     attn__parameter *at;
+    int64_t *slots;       /* [2 capacity]: a hash table from names to indices, -1: free */
     attn_tensor *tensors; /* [count], borrowed by callers */
     void *flat;
     void *plan;                                     /* the module's own, lives as long as the set; or NULL */
@@ -39,6 +40,8 @@ attn_status attn__parameters_add(attn_context *ctx, attn_parameters *parameters,
                                  const int64_t *shape, int32_t kind, int32_t start, double amount, int64_t *index);
 attn_status attn__parameters_finish(attn_context *ctx,
                                     attn_parameters *parameters); /* allocates the flat buffer, zero (dry: addresses only) */
+/* a buffer with the places of the set (its own, or a gradient's) as one row, padding included */
+attn__view attn__parameters_flat(const attn_parameters *parameters, void *buffer);
 /* [shape 0, the rest]; rank 1 is one row */
 attn__view attn__parameters_view(const attn_parameters *parameters, int64_t index);
 /* count members of one group as one: rank 2 with rows added up, rank 1 with widths added up */

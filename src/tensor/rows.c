@@ -90,3 +90,14 @@ attn_status attn__expect_apart(attn_context *ctx, const char *argument, const at
     if (!attn__view_overlaps(a, b)) return ATTN_OK;
     return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got memory shared with %s, expected memory of its own", argument, other);
 }
+
+attn_status attn__expect_indices(attn_context *ctx, const char *argument, const attn__view *integers, int64_t count)
+{
+    for (int64_t row = 0; row < integers->rows; row++) {
+        int64_t index = attn__integer_at(integers, row);
+        if (index < 0 || index >= count)
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %" PRId64 " at row %" PRId64 ", expected 0 to %" PRId64, argument,
+                              index, row, count - 1);
+    }
+    return ATTN_OK;
+}

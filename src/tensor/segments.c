@@ -85,7 +85,7 @@ attn_status attn__segments_copy(attn_context *ctx, attn__arena *arena, attn__seg
 {
     int64_t bytes;
     if (attn__multiply(from.count, (int64_t)sizeof(attn_segment), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "segments");
-    attn_segment *copy = attn__arena_take(arena, bytes);
+    attn_segment *copy = ctx->dry ? attn__arena_pretend(arena, bytes) : attn__arena_take(arena, bytes);
     if (copy == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "segments");
     if (ctx->dry) copy = NULL; /* counted, but nothing lies there to be read */
     if (copy != NULL && bytes > 0) memcpy(copy, from.at, (size_t)bytes);
@@ -97,12 +97,11 @@ attn_status attn__places_expand(attn_context *ctx, attn__arena *arena, attn__seg
 {
     int64_t bytes;
     if (attn__multiply(rows, (int64_t)sizeof(int64_t), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "positions of rows");
-    int64_t *sequence = attn__arena_take(arena, bytes), *position = sequence == NULL ? NULL : attn__arena_take(arena, bytes);
+    void *(*take)(attn__arena *, int64_t) = ctx->dry ? attn__arena_pretend : attn__arena_take;
+    int64_t *sequence = take(arena, bytes), *position = sequence == NULL ? NULL : take(arena, bytes);
     if (position == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "positions of rows");
-    if (ctx->dry) {
-        *out = (attn__places){sequence, position};
-        return ATTN_OK;
-    }
+    *out = (attn__places){sequence, position};
+    if (ctx->dry) return ATTN_OK;
     for (int64_t row = 0; row < rows; row++) sequence[row] = position[row] = -1;
     for (int64_t s = 0; s < segments.count; s++) {
         const attn_segment *segment = &segments.at[s];
@@ -112,6 +111,5 @@ attn_status attn__places_expand(attn_context *ctx, attn__arena *arena, attn__seg
             position[row] = segment->first_position + row - segment->start;
         }
     }
-    *out = (attn__places){sequence, position};
     return ATTN_OK;
 }

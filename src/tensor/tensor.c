@@ -29,7 +29,7 @@ static attn_status storage_create(attn_context *ctx, int64_t bytes, attn__storag
 {
     int64_t whole;
     void *pointer;
-    if (attn__sum(bytes, HEADER_BYTES, &whole)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "tensor elements");
+    if (attn__sum(bytes, HEADER_BYTES, &whole)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "shape");
     attn_status status = attn__allocate_zero(ctx->memory, whole, &pointer);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "tensor elements");
     attn__storage *storage = pointer;
@@ -169,6 +169,7 @@ static attn_status create(attn_context *ctx, int32_t dtype, int32_t rank, const 
 
 attn_status attn_tensor_create(attn_context *ctx, int32_t dtype, int32_t rank, const int64_t *shape, attn_tensor **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, create(ctx, dtype, rank, shape, out));
@@ -202,6 +203,7 @@ static attn_status wrap(attn_context *ctx, int32_t dtype, int32_t rank, const in
 attn_status attn_tensor_wrap(attn_context *ctx, int32_t dtype, int32_t rank, const int64_t *shape, const int64_t *strides, void *data,
                              attn_tensor **out)
 {
+    if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     return attn__leave(ctx, wrap(ctx, dtype, rank, shape, strides, data, out));

@@ -23,6 +23,15 @@ int attn__view_dense(const attn__view *view);                      /* no gaps: r
 int attn__view_overlaps(const attn__view *a, const attn__view *b); /* spans of memory, conservative */
 int64_t attn__view_bytes(const attn__view *view);                  /* of its elements, without gaps */
 
+/* tokens and labels: [rows, 1] int32 or int64 */
+static inline int64_t attn__integer_at(const attn__view *view, int64_t row)
+{
+    int64_t at = row * view->row_stride;
+    return view->dtype == ATTN_INT64 ? ((const int64_t *)view->data)[at] : ((const int32_t *)view->data)[at];
+}
+/* INVALID_ARGUMENT unless all of them are 0 to count - 1 */
+attn_status attn__expect_indices(attn_context *ctx, const char *argument, const attn__view *integers, int64_t count);
+
 /* A borrowed list of segments: what a layout holds */
 typedef struct attn__segments {
     int64_t count, rows;

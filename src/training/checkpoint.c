@@ -1,14 +1,17 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "../formats/digest.h"
 #include "../formats/json.h"
 #include "../models/transformer_file.h"
 #include "trainer.h"
 
 /* A checkpoint is a model's file with the optimizer's moments ("optimizer.first_moment.<parameter>", "optimizer.second_moment.<parameter>")
-   and, in the metadata under "attn.trainer", the counters: all that a run needs to continue bit for bit. */
-static const char STATE_KEY[] = "attn.trainer", PREFIX[] = "optimizer.";
+   and, in the metadata under "attn.trainer", the counters: all that a run needs to continue bit for bit. "attn.digest" is of all the rest:
+   a flipped bit must not go on as if nothing had happened. */
+static const char STATE_KEY[] = "attn.trainer", DIGEST_KEY[] = "attn.digest", PREFIX[] = "optimizer.";
 static const int64_t COUNTER_MOST = INT64_MAX / 2; /* so that counting on from a file's number cannot overflow */
 static const char *const MOMENTS[2] = {"optimizer.first_moment.", "optimizer.second_moment."};
 
@@ -52,8 +55,9 @@ static int read_integer(const json_t *object, const char *key, int64_t *out)
 static int read_bits(const json_t *object, const char *key, uint64_t *out)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    int used = 0;
-    return text != NULL && strlen(text) == 16 && sscanf(text, "%16" SCNx64 "%n", out, &used) == 1 && used == 16;
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdefABCDEF") != 16) return 0;
+    *out = strtoull(text, NULL, 16);
+    return 1;
 }
 
 static attn_status read_state(attn_context *ctx, const attn__file *file, const char *path, state *s)
@@ -113,6 +117,7 @@ attn_status attn_trainer_save(attn_context *ctx, const attn_trainer *trainer, in
     if (status == ATTN_OK) status = attn__writer_create(ctx, &writer);
     if (status == ATTN_OK) status = collect(ctx, writer, trainer);
     for (int64_t i = 0; status == ATTN_OK && i < count; i++) status = attn__writer_metadata(ctx, writer, keys[i], values[i]);
+    if (status == ATTN_OK) status = attn__writer_seal(ctx, writer, DIGEST_KEY);
     if (status == ATTN_OK) status = attn__file_write(ctx, writer, path);
     attn__writer_free(writer);
     return attn__leave(ctx, status);
@@ -128,9 +133,9 @@ static attn_status check_state(attn_context *ctx, const attn_trainer *t, const a
     int64_t count;
     const attn__field *fields = attn__option_fields(&count);
     for (int64_t i = 0; i < count; i++)
-        if (attn__option_get(&saved, &fields[i]) != attn__option_get(own, &fields[i]))
+        if (attn__field_get(&saved, &fields[i]) != attn__field_get(own, &fields[i]))
             return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: %s is %.17g in the checkpoint and %.17g in the model", path, fields[i].name,
-                              attn__option_get(&saved, &fields[i]), attn__option_get(own, &fields[i]));
+                              attn__field_get(&saved, &fields[i]), attn__field_get(own, &fields[i]));
     if (s->seed != t->options.seed)
         return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint's seed is %" PRIu64 ", the trainer's %" PRIu64, path, s->seed,
                           t->options.seed);
@@ -182,7 +187,7 @@ static attn_status restore(attn_context *ctx, attn_trainer *t, const attn__file 
 {
     int64_t flat = t->parameters->flat_elements * attn__dtype_bytes(t->parameters->dtype);
     block aside = {NULL, 0};
-    state s;
+    state s = {0};
     attn_status status = read_state(ctx, file, path, &s);
     if (status == ATTN_OK) status = check_state(ctx, t, file, path, &s);
     if (status != ATTN_OK) return status;
@@ -190,6 +195,7 @@ static attn_status restore(attn_context *ctx, attn_trainer *t, const attn__file 
     status = attn__allocate_zero(ctx->memory, aside.bytes, &aside.at);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "checkpoint");
     status = read_all(ctx, file, path, t, &aside);
+    if (status == ATTN_OK) status = attn__file_verify(ctx, file, DIGEST_KEY);
     if (status == ATTN_OK && t->dataset != NULL) status = attn__dataset_seek(ctx, t->dataset, s.cursor);
     if (status == ATTN_OK) {
         memcpy(t->parameters->flat, aside.at, (size_t)flat);

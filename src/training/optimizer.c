@@ -1,5 +1,6 @@
 #include "optimizer.h"
 #include <math.h>
+#include "../core/options.h"
 
 static const attn_optimizer_options defaults = {.struct_size = sizeof(attn_optimizer_options),
                                                 .optimizer = ATTN_OPTIMIZER_ADAM,
@@ -17,38 +18,36 @@ attn_status attn_optimizer_options_init(attn_optimizer_options *options, uint64_
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
-static attn_status check_options(attn_context *ctx, const attn_optimizer_options *o)
+static const attn__field fields[] = {
+    ATTN__INT32(attn_optimizer_options, optimizer, ATTN_OPTIMIZER_ADAM, ATTN_OPTIMIZER_ADAMW),
+    ATTN__INT32(attn_optimizer_options, no_decay, 0, ATTN_NO_DECAY_BIAS | ATTN_NO_DECAY_NORM | ATTN_NO_DECAY_EMBEDDING),
+    ATTN__REAL(attn_optimizer_options, rate, 0, 0, HUGE_VAL),
+    ATTN__REAL(attn_optimizer_options, beta1, ATTN__BELOW, 0, 1),
+    ATTN__REAL(attn_optimizer_options, beta2, ATTN__BELOW, 0, 1),
+    ATTN__REAL(attn_optimizer_options, epsilon, 0, 0, HUGE_VAL),
+    ATTN__REAL(attn_optimizer_options, weight_decay, 0, 0, HUGE_VAL),
+    ATTN__REAL(attn_optimizer_options, l2, 0, 0, HUGE_VAL),
+    ATTN__REAL(attn_optimizer_options, clip, 0, 0, HUGE_VAL)};
+
+static attn_status check_options(attn_context *ctx, const char *argument, const attn_optimizer_options *o)
 {
-    const struct {
-        const char *name;
-        double value, most;
-    } at[] = {{"rate", o->rate, HUGE_VAL}, {"epsilon", o->epsilon, HUGE_VAL}, {"weight_decay", o->weight_decay, HUGE_VAL},
-              {"l2", o->l2, HUGE_VAL},     {"clip", o->clip, HUGE_VAL},       {"beta1", o->beta1, 1},
-              {"beta2", o->beta2, 1}};
-    for (int i = 0; i < 7; i++)
-        if (!(at[i].value >= 0 && at[i].value < at[i].most))
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %g, expected at least 0 and %s", at[i].name, at[i].value,
-                              at[i].most == 1 ? "below 1" : "finite");
-    if (o->optimizer != ATTN_OPTIMIZER_ADAM && o->optimizer != ATTN_OPTIMIZER_ADAMW)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "optimizer: got %d, expected ATTN_OPTIMIZER_ADAM (0) or _ADAMW (1)",
-                          (int)o->optimizer);
+    attn_status status = ATTN__CHECK(ctx, argument, o, fields);
+    if (status != ATTN_OK) return status;
     if (o->optimizer == ATTN_OPTIMIZER_ADAM && o->weight_decay != 0)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                          "weight_decay: got %g, expected 0 with Adam (decoupled decay is AdamW; l2 is the penalty in the loss)",
-                          o->weight_decay);
-    if (o->no_decay & ~(ATTN_NO_DECAY_BIAS | ATTN_NO_DECAY_NORM | ATTN_NO_DECAY_EMBEDDING))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "no_decay: got %d, expected ATTN_NO_DECAY bits", (int)o->no_decay);
+                          "%s.weight_decay: got %g, expected 0 with Adam (decoupled decay is AdamW; l2 is the penalty in the loss)",
+                          argument, o->weight_decay);
     return ATTN_OK;
 }
 
-attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options,
-                                 attn_optimizer **out)
+attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const char *argument,
+                                 const attn_optimizer_options *options, attn_optimizer **out)
 {
     attn_optimizer_options o;
     void *memory = NULL;
     attn_status status = attn__expect(ctx, "parameters", parameters, ATTN__MAGIC_PARAMETERS, "attn_parameters");
-    if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &defaults, sizeof o, sizeof o, &o);
-    if (status == ATTN_OK) status = check_options(ctx, &o);
+    if (status == ATTN_OK) status = attn__options_read(ctx, argument, options, &defaults, sizeof o, sizeof o, &o);
+    if (status == ATTN_OK) status = check_options(ctx, argument, &o);
     if (status != ATTN_OK) return status;
     status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_optimizer), &memory);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "optimizer");
@@ -78,7 +77,7 @@ attn_status attn_optimizer_create(attn_context *ctx, attn_parameters *parameters
     if (out == NULL)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the optimizer");
     else
-        status = attn__optimizer_make(ctx, parameters, options, out);
+        status = attn__optimizer_make(ctx, parameters, "options", options, out);
     return attn__leave(ctx, status);
 }
 

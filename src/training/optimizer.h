@@ -14,8 +14,9 @@ struct attn_optimizer {
     int64_t step; /* updates made */
 };
 
-attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const attn_optimizer_options *options,
-                                 attn_optimizer **out);
+/* argument: what the caller's options are called */
+attn_status attn__optimizer_make(attn_context *ctx, attn_parameters *parameters, const char *argument,
+                                 const attn_optimizer_options *options, attn_optimizer **out);
 /* Everything that can fail or be cancelled comes first; then the update runs to its end. */
 attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double divisor,
                                    attn_optimizer_report *report);

@@ -126,7 +126,7 @@ attn_status attn_optimizer_step(attn_context *ctx, attn_optimizer *optimizer, at
     status = attn__expect(ctx, "optimizer", optimizer, ATTN__MAGIC_OPTIMIZER, "attn_optimizer");
     if (status == ATTN_OK) status = attn__expect(ctx, "gradients", gradients, ATTN__MAGIC_GRADIENTS, "attn_gradients");
     if (status == ATTN_OK && gradients->parameters != optimizer->parameters)
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients: they are of another parameter set than the optimizer's");
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradients: got those of another parameter set, expected the optimizer's");
     if (status == ATTN_OK && !(divisor > 0 && isfinite(divisor)))
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "divisor: got %g, expected a finite number above 0", divisor);
     if (status == ATTN_OK && report != NULL) status = attn__report_check(ctx, "report", report, sizeof made);

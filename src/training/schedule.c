@@ -1,5 +1,6 @@
 #include "schedule.h"
 #include <math.h>
+#include "../core/options.h"
 
 static const attn_schedule_options defaults = {.struct_size = sizeof(attn_schedule_options),
                                                .schedule = ATTN_SCHEDULE_CONSTANT,
@@ -15,30 +16,30 @@ attn_status attn_schedule_options_init(attn_schedule_options *options, uint64_t 
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
-static attn_status check_rate(attn_context *ctx, const char *name, double value)
-{
-    if (value >= 0 && isfinite(value)) return ATTN_OK;
-    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s: got %g, expected a finite number of at least 0", name, value);
-}
+static const attn__field fields[] = {ATTN__INT32(attn_schedule_options, schedule, ATTN_SCHEDULE_CONSTANT, ATTN_SCHEDULE_INVERSE_SQRT),
+                                     ATTN__INT32(attn_schedule_options, reserved, 0, 0),
+                                     ATTN__INT64(attn_schedule_options, warmup, 0, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_schedule_options, rate, 0, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_schedule_options, final_rate, 0, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_schedule_options, factor, 0, 0, HUGE_VAL)};
 
 attn_status attn__schedule_read(attn_context *ctx, const attn_schedule_options *options, attn_schedule_options *out)
 {
     attn_status status = attn__options_read(ctx, "schedule", options, &defaults, sizeof *out, sizeof *out, out);
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "schedule", out, fields);
     if (status != ATTN_OK) return status;
-    if (out->schedule < ATTN_SCHEDULE_CONSTANT || out->schedule > ATTN_SCHEDULE_INVERSE_SQRT)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule: got %d, expected an ATTN_SCHEDULE number", (int)out->schedule);
-    if (out->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "reserved: got %d, expected 0", (int)out->reserved);
-    if (out->warmup < 0)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "warmup: got %lld, expected at least 0 steps", (long long)out->warmup);
     int falls = out->schedule == ATTN_SCHEDULE_LINEAR || out->schedule == ATTN_SCHEDULE_COSINE;
     if (falls && out->total < out->warmup)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "total: got %lld, expected at least the warm-up of %lld steps",
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule.total: got %lld, expected at least the warm-up of %lld steps",
                           (long long)out->total, (long long)out->warmup);
     if (out->schedule == ATTN_SCHEDULE_MONOGRAPH && out->width < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "width: got %lld, expected the model's width", (long long)out->width);
-    status = check_rate(ctx, "rate", out->rate);
-    if (status == ATTN_OK) status = check_rate(ctx, "final_rate", out->final_rate);
-    return status == ATTN_OK ? check_rate(ctx, "factor", out->factor) : status;
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule.width: got %lld, expected the model's width", (long long)out->width);
+    /* no rate that is calculated from these overflows; the warm-up multiplies before it divides */
+    double larger = out->rate > out->final_rate ? out->rate : out->final_rate;
+    if (!isfinite(2 * out->factor * larger * (out->warmup > 1 ? (double)out->warmup : 1)))
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "schedule.factor: got %g for a rate of %g, expected a product that is finite",
+                          out->factor, larger);
+    return ATTN_OK;
 }
 
 double attn__schedule_rate(const attn_schedule_options *o, int64_t step)

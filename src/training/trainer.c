@@ -1,4 +1,5 @@
 #include "trainer.h"
+#include "../core/options.h"
 
 static const attn_trainer_options defaults = {
     .struct_size = sizeof(attn_trainer_options), .seed = 1, .label_smoothing = 0, .micro_rows = -1, .accumulate = 1, .layer_norms = 0};
@@ -14,27 +15,17 @@ attn_status attn_trainer_report_init(attn_trainer_report *report, uint64_t size)
     return attn__options_init(report, size, &empty, sizeof empty);
 }
 
-static attn_status check_options(attn_context *ctx, const attn_trainer_options *o)
-{
-    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "label_smoothing: got %g, expected 0 to 1", o->label_smoothing);
-    if (o->micro_rows != -1 && o->micro_rows < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "micro_rows: got %lld, expected at least 1, or -1 for no split",
-                          (long long)o->micro_rows);
-    if (o->accumulate < 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "accumulate: got %lld, expected at least 1", (long long)o->accumulate);
-    if (o->layer_norms != 0 && o->layer_norms != 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layer_norms: got %d, expected 0 or 1", (int)o->layer_norms);
-    if (o->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "reserved: got %d, expected 0", (int)o->reserved);
-    return ATTN_OK;
-}
+static const attn__field fields[] = {
+    ATTN__REAL(attn_trainer_options, label_smoothing, 0, 0, 1), ATTN__INT64(attn_trainer_options, micro_rows, ATTN__DERIVED, 1, HUGE_VAL),
+    ATTN__INT64(attn_trainer_options, accumulate, 0, 1, HUGE_VAL), ATTN__INT32(attn_trainer_options, layer_norms, 0, 1),
+    ATTN__INT32(attn_trainer_options, reserved, 0, 0)};
 
 static attn_status build(attn_context *ctx, attn_trainer *t, const attn_optimizer_options *optimizer)
 {
     const attn__transformer_plan *plan = attn__trainer_plan(t);
     if (!plan->has_output)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: it has no output head, so there is no loss to train on");
-    attn_status status = attn__optimizer_make(ctx, t->parameters, optimizer, &t->optimizer);
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got one without an output head, expected one that has a loss");
+    attn_status status = attn__optimizer_make(ctx, t->parameters, "optimizer", optimizer, &t->optimizer);
     if (status == ATTN_OK) status = attn_gradients_create(ctx, t->parameters, &t->gradients);
     if (status == ATTN_OK) status = attn_tape_create(ctx, &t->tape);
     if (status != ATTN_OK || !t->options.layer_norms) return status;
@@ -55,7 +46,7 @@ static attn_status make(attn_context *ctx, attn_transformer *model, attn_dataset
     attn_status status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
     if (status == ATTN_OK && dataset != NULL) status = attn__expect(ctx, "dataset", dataset, ATTN__MAGIC_DATASET, "attn_dataset");
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &defaults, sizeof o, sizeof o, &o);
-    if (status == ATTN_OK) status = check_options(ctx, &o);
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status == ATTN_OK) status = attn__schedule_read(ctx, schedule, &s);
     if (status != ATTN_OK) return status;
     status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_trainer), &memory);

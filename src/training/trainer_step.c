@@ -1,5 +1,5 @@
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "../tensor/layout.h"
 #include "trainer.h"
@@ -98,6 +98,7 @@ static attn_status run_batch(attn_context *ctx, attn_trainer *t, const attn_batc
     const attn__call check = {ctx, NULL, t->parameters};
     attn__batch_views views;
     attn_status status = attn__transformer_batch(&check, plan, batch, 1, &views);
+    if (status == ATTN_OK) status = attn__transformer_positions(&check, plan, &views);
     const attn__stream *stream = plan->has_decoder ? &views.target_stream : &views.source_stream;
     int64_t count = status == ATTN_OK ? stream->segments.count : 0;
     for (int64_t first = 0, pieces; status == ATTN_OK && first < count; first += pieces) {
@@ -129,10 +130,11 @@ static attn_status gather(attn_context *ctx, attn_trainer *t, const attn_batch *
 /* the layer a parameter belongs to: encoder layers, decoder layers, then everything else */
 static int64_t layer_of(const attn_trainer *t, const char *name)
 {
+    static const char encoder[] = "encoder.layers.", decoder[] = "decoder.layers.";
     const attn__transformer_plan *plan = attn__trainer_plan(t);
-    long long index;
-    if (sscanf(name, "encoder.layers.%lld.", &index) == 1) return index;
-    if (sscanf(name, "decoder.layers.%lld.", &index) == 1) return index + (plan->has_encoder ? plan->encoder.side.layers : 0);
+    if (strncmp(name, encoder, sizeof encoder - 1) == 0) return strtoll(name + sizeof encoder - 1, NULL, 10);
+    if (strncmp(name, decoder, sizeof decoder - 1) == 0)
+        return strtoll(name + sizeof decoder - 1, NULL, 10) + (plan->has_encoder ? plan->encoder.side.layers : 0);
     return t->layer_count - 1;
 }
 
@@ -158,7 +160,8 @@ static attn_status step(attn_context *ctx, attn_trainer *t, const attn_batch *ba
     attn_optimizer_report update;
     attn_status status = gather(ctx, t, batch, &sum);
     if (status == ATTN_OK && sum.count == 0)
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: none of the step is counted (all are negative), so it has no loss");
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                            "labels: got none that counts, expected one in a step at least (all are negative, so it has no loss)");
     double divisor = (double)sum.count;
     if (status == ATTN_OK) status = measure_layers(ctx, t, divisor);
     if (status != ATTN_OK) return status;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every public header compiles alone as C99 and C++17, leaves no hole in a struct, and keeps to what foreign languages can call.
 set -eu
-root=${ATTN_SOURCE:-$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)}
+root=${ATTN_SOURCE:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 compiler=${CC:-cc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

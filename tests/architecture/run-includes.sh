@@ -1,7 +1,7 @@
 #!/bin/sh
 # A file includes only its own room and rooms on lower floors; there are no circles; files stay short; BLAS has one door.
 set -eu
-root=${ATTN_SOURCE:-$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)}
+root=${ATTN_SOURCE:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 cd "$root"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -2,7 +2,7 @@
 # docs/monograph.md and docs/testing.md name only what exists (files, functions, tests, cases), and the monograph's numbers are complete.
 # In backticks stand: a file or folder, a name of the code, room/stem of a test, or room/stem: case, case. Fenced blocks are not looked at.
 set -eu
-root=${ATTN_SOURCE:-$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)}
+root=${ATTN_SOURCE:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 cd "$root"
 monograph=${1:-docs/monograph.md}
 testing=${2:-docs/testing.md}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The library cannot end the process or print, and what it exports is what the headers declare and the version script lists.
 set -eu
-root=${ATTN_SOURCE:-$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)}
+root=${ATTN_SOURCE:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 library=${ATTN_LIBRARY:-$root/build/libattn.so}
 command -v nm >/dev/null || exit 77
 work=$(mktemp -d)

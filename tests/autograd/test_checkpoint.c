@@ -44,7 +44,7 @@ static attn_status layer(attn_context *ctx, attn_tape *tape, const void *closure
 
 typedef struct result {
     float y[ROWS * WIDTH], dx[ROWS * WIDTH], dw[2 * WIDTH * (WIDTH + 1)];
-    int64_t values;
+    int64_t values, most_values, most_gradients; /* after the forward; the most of the whole round */
 } result;
 
 static void run(attn_context *ctx, attn_parameters *const *sets, int checkpoint, int depth, int watch, result *out)
@@ -85,6 +85,7 @@ static void run(attn_context *ctx, attn_parameters *const *sets, int checkpoint,
     memcpy(out->y, v[LAYERS].at.data, sizeof out->y);
     attn__tape_used(tape, &out->values, &records, &used);
     OK(attn__tape_run(ctx, tape, 1, &v[LAYERS], NULL, LAYERS, gradients));
+    attn__tape_most(tape, &out->most_values, &records, &out->most_gradients);
     OK(attn__leave(ctx, ATTN_OK));
     memcpy(out->dx, attn_tensor_data(dx), sizeof out->dx);
     for (int i = 0; i < LAYERS; i++) {
@@ -122,6 +123,9 @@ static void test_same_bits(void **state)
             assert_memory_equal(plain.dw, dropped.dw, sizeof plain.dw);
             assert_true(plain.dw[0] != 0 && plain.dw[1] != 0 && (plain.dx[0] != 0) == watch);
             assert_true(dropped.values * 3 < plain.values);
+            /* a stretch that ran again gives back its values and its gradients */
+            assert_true(dropped.most_values - dropped.values <= (depth + 1) * dropped.values * 5 / 4);
+            assert_true(dropped.most_gradients <= plain.most_gradients);
         }
     }
     for (int i = 0; i < LAYERS; i++) attn__parameters_release(sets[i]);

@@ -226,7 +226,7 @@ static void refusals(fixture *t)
     FAILS(ATTN_ERROR_INVALID_ARGUMENT, "tape", attn_softmax(t->ctx, (attn_tape *)x, x, z));
     FAILS(ATTN_ERROR_INVALID_ARGUMENT, "activation: got 7", attn_activation(t->ctx, NULL, 7, x, NULL, z));
     FAILS(ATTN_ERROR_INVALID_ARGUMENT, "beta", attn_activation(t->ctx, NULL, ATTN_ACTIVATION_GELU, x, floats(t, 1, 1, data[1]), z));
-    FAILS(ATTN_ERROR_INVALID_ARGUMENT, "beta: got 3", attn_activation(t->ctx, NULL, ATTN_ACTIVATION_SWISH, x, vector, z));
+    FAILS(ATTN_ERROR_SHAPE, "beta: got 3", attn_activation(t->ctx, NULL, ATTN_ACTIVATION_SWISH, x, vector, z));
     FAILS(ATTN_ERROR_SHAPE, "weight: got 3 rows", attn_linear_gated(t->ctx, NULL, 1, x, floats(t, 3, 4, data[1]), NULL, y));
     FAILS(ATTN_ERROR_INVALID_ARGUMENT, "epsilon", attn_layer_norm(t->ctx, NULL, x, NULL, NULL, NAN, z));
     FAILS(ATTN_ERROR_INVALID_ARGUMENT, "epsilon", attn_rms_norm(t->ctx, NULL, x, NULL, -1, z));

@@ -222,7 +222,7 @@ static void odd_labels(void)
     attn_loss_report report = {.struct_size = sizeof report, .count = -7};
     model_set(labels, 0, 5);
     model_set(labels, 1, 0);
-    FAILS(ctx, attn_cross_entropy(ctx, NULL, logits, labels, NULL, loss, &report), ATTN_ERROR_INVALID_ARGUMENT, "labels: row 0 holds 5");
+    FAILS(ctx, attn_cross_entropy(ctx, NULL, logits, labels, NULL, loss, &report), ATTN_ERROR_INVALID_ARGUMENT, "labels: got 5 at row 0");
     assert_true(model_get(loss, 0) == -7);
     assert_int_equal(report.count, -7);
     model_set(labels, 0, -4);

@@ -29,7 +29,7 @@ for signal in INT TERM HUP; do
     rm -rf stopped
     $train --out stopped --steps 1000000 --eval-every 999999 >progress 2>err &
     process=$!
-    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         [ -s stopped/log.jsonl ] && break
         sleep 0.5
     done

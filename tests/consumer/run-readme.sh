@@ -1,7 +1,7 @@
 #!/bin/sh
 # The README's C and Python examples, as they stand there, against the built library.
 set -eu
-root=${ATTN_SOURCE:-$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)}
+root=${ATTN_SOURCE:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
 library=${ATTN_LIBRARY:-$root/build/libattn.so}
 if [ -n "${ATTN_SANITIZE:-}" ]; then exit 77; fi
 work=$(mktemp -d)

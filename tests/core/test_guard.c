@@ -39,7 +39,7 @@ void openblas_set_num_threads(int threads)
 }
 char *openblas_get_config(void)
 {
-    static char text[] = "a BLAS for tests";
+    static char text[] = "a BLAS for tests, MAX_THREADS=25";
     return text;
 }
 int omp_get_max_threads(void)
@@ -183,7 +183,76 @@ static void test_without_threads(void **state)
     attn__guard_thread();
     attn__guard_leave(saved);
     assert_int_equal(blas_sets + omp_sets, 0);
-    assert_string_equal(attn__guard_blas_config(), "a BLAS for tests");
+    assert_string_equal(attn__guard_blas_config(), "a BLAS for tests, MAX_THREADS=25");
+}
+
+static atomic_int inside_now, most_inside;
+static int64_t turns; /* plain memory */
+static void *take_turns(void *argument)
+{
+    for (int i = 0; i < 5000; i++) {
+        int seat = attn__guard_seat();
+        int now = atomic_fetch_add(&inside_now, 1) + 1, most = most_inside;
+        while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now)) continue;
+        if (argument != NULL) turns++;
+        if (i % 50 == 0) usleep(100);
+        atomic_fetch_sub(&inside_now, 1);
+        attn__guard_rise(seat);
+    }
+    return NULL;
+}
+
+static void crowd(void *argument)
+{
+    pthread_t threads[40];
+    most_inside = 0;
+    for (int i = 0; i < 40; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_turns, argument), 0);
+    for (int i = 0; i < 40; i++) pthread_join(threads[i], NULL);
+}
+
+static void expect_free_child(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        for (int i = 0; i < 5; i++) attn__guard_rise(attn__guard_seat());
+        _exit(attn__guard_seat() == 1 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* OpenBLAS without threads is entered by one thread at a time; a child forked meanwhile waits for nobody */
+static void test_one_at_a_time(void **state)
+{
+    (void)state;
+    parallel = 0;
+    turns = 0;
+    crowd(&turns);
+    assert_int_equal(turns, 40 * 5000);
+    assert_int_equal(most_inside, 1);
+    int seat = attn__guard_seat();
+    assert_int_equal(seat, 1);
+    expect_free_child();
+    attn__guard_rise(seat);
+}
+
+/* with threads of its own, by as many as it has buffers for, once there are pools with more */
+static void test_as_many_as_there_is_room(void **state)
+{
+    (void)state;
+    for (parallel = 1; parallel <= 2; parallel++) {
+        assert_int_equal(attn__guard_seat(), 0);
+        attn__guard_count(26);
+        crowd(NULL);
+        if (most_inside < 2 || most_inside > 25) fail_msg("%d threads were inside at once", most_inside);
+        for (int i = 0; i < 25; i++) assert_int_equal(attn__guard_seat(), 1);
+        expect_free_child();
+        for (int i = 0; i < 25; i++) attn__guard_rise(1);
+        attn__guard_count(-26);
+        assert_int_equal(attn__guard_seat(), 0);
+    }
 }
 
 typedef struct seen {
@@ -241,6 +310,8 @@ int main(void)
         cmocka_unit_test_setup(test_fork, reset),
         cmocka_unit_test_setup(test_openmp, reset),
         cmocka_unit_test_setup(test_without_threads, reset),
+        cmocka_unit_test_setup(test_one_at_a_time, reset),
+        cmocka_unit_test_setup(test_as_many_as_there_is_room, reset),
         cmocka_unit_test_setup(test_context, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,13 @@ static int destroy(void **state)
     return live != 0;
 }
 
+static attn__pool *pool_of(attn__memory *from, int32_t threads)
+{
+    attn__pool *made;
+    assert_int_equal(attn__pool_create(from, threads, &made), ATTN_OK);
+    return made;
+}
+
 static void sleep_microseconds(long n)
 {
     nanosleep(&(struct timespec){n / 1000000, n % 1000000 * 1000}, NULL);
@@ -80,7 +87,7 @@ static void test_each_tile_once(void **state)
     static const int32_t threads[] = {1, 2, 4, 16};
     static counts c;
     for (size_t t = 0; t < sizeof threads / sizeof threads[0]; t++) {
-        attn__pool *pool = attn__pool_create(memory, threads[t]);
+        attn__pool *pool = pool_of(memory, threads[t]);
         assert_int_equal(attn__pool_threads(pool), threads[t]);
         assert_int_equal(attn__pool_workers(pool), threads[t]);
         for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
@@ -100,7 +107,7 @@ static void test_all_take_part(void **state)
 {
     (void)state;
     static counts c;
-    attn__pool *pool = attn__pool_create(memory, 4);
+    attn__pool *pool = pool_of(memory, 4);
     for (int round = 0; round < 5; round++) {
         memset(&c, 0, sizeof c);
         c.threads = 4;
@@ -133,7 +140,7 @@ static void test_many_short_jobs(void **state)
         static sums s;
         int64_t expected[64] = {0};
         memset(&s, 0, sizeof s);
-        attn__pool *pool = attn__pool_create(memory, threads);
+        attn__pool *pool = pool_of(memory, threads);
         for (int64_t round = 1; round <= (threads == 2 ? 20000 : 2000); round++) {
             int64_t tiles = round * 7 % 63 + 2;
             s.round = round;
@@ -162,7 +169,7 @@ static void test_pools_side_by_side(void **state)
     (void)state;
     attn__pool *pools[3];
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++) pools[i] = attn__pool_create(memory, 2);
+    for (int i = 0; i < 3; i++) pools[i] = pool_of(memory, 2);
     for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, drive, pools[i]), 0);
     for (int i = 0; i < 3; i++) {
         void *wrong;
@@ -190,7 +197,7 @@ static void test_cancel(void **state)
 {
     (void)state;
     for (int32_t threads = 1; threads <= 4; threads += 3) {
-        attn__pool *pool = attn__pool_create(memory, threads);
+        attn__pool *pool = pool_of(memory, threads);
         stopping s = {.stop_at = 10};
         assert_int_equal(attn__pool_run(pool, 100000, stopping_tile, &s, &s.cancel, NULL), 1);
         assert_true(s.runs >= 10 && s.runs < 100000);
@@ -215,7 +222,7 @@ static void test_on_thread(void **state)
 {
     (void)state;
     static counts c;
-    attn__pool *pool = attn__pool_create(memory, 4);
+    attn__pool *pool = pool_of(memory, 4);
     c.threads = 4;
     c.pause = 3000;
     for (int round = 0; round < 4; round++) {
@@ -245,7 +252,7 @@ static void test_signals(void **state)
     atomic_int right = 0;
     sigset_t before, after;
     pthread_sigmask(SIG_BLOCK, NULL, &before);
-    attn__pool *pool = attn__pool_create(memory, 3);
+    attn__pool *pool = pool_of(memory, 3);
     pthread_sigmask(SIG_BLOCK, NULL, &after);
     for (int s = 1; s < 32; s++) assert_int_equal(sigismember(&before, s), sigismember(&after, s));
     attn__pool_run(pool, 12, signal_tile, &right, NULL, NULL);
@@ -260,7 +267,7 @@ static void test_system_refuses(void **state)
     for (int granted = 0; granted <= 3; granted++) {
         memset(&c, 0, sizeof c);
         grants = granted;
-        attn__pool *pool = attn__pool_create(memory, 8);
+        attn__pool *pool = pool_of(memory, 8);
         grants = -1;
         assert_non_null(pool);
         assert_int_equal(attn__pool_threads(pool), granted + 1);
@@ -277,7 +284,7 @@ static void test_huge_count(void **state)
     static counts c;
     memset(&c, 0, sizeof c);
     grants = 20;
-    attn__pool *pool = attn__pool_create(memory, INT32_MAX);
+    attn__pool *pool = pool_of(memory, INT32_MAX);
     grants = -1;
     assert_int_equal(attn__pool_threads(pool), 21);
     c.threads = 21;
@@ -302,7 +309,7 @@ static int child(attn__pool *pool)
         if (c.runs[i] != 10) return 3;
     }
     attn__pool_free(pool);
-    attn__pool *own = attn__pool_create(memory, 2);
+    attn__pool *own = pool_of(memory, 2);
     if (own == NULL || attn__pool_threads(own) != 2) return 4;
     memset(&c, 0, sizeof c);
     c.threads = 2;
@@ -324,7 +331,7 @@ static void test_fork(void **state)
     if (!CAN_FORK) skip();
     static counts c;
     int status;
-    attn__pool *pool = attn__pool_create(memory, 4);
+    attn__pool *pool = pool_of(memory, 4);
     memset(&c, 0, sizeof c);
     c.threads = 4;
     attn__pool_run(pool, 100, count_tile, &c, NULL, NULL);
@@ -357,7 +364,7 @@ static void test_fork_in_a_job(void **state)
     if (!CAN_FORK) skip();
     int status;
     pthread_t thread;
-    attn__pool *pool = attn__pool_create(memory, 4);
+    attn__pool *pool = pool_of(memory, 4);
     assert_int_equal(pthread_create(&thread, NULL, run_slowly, pool), 0);
     sleep_microseconds(20000);
     pid_t pid = fork();

@@ -202,7 +202,7 @@ static void test_bad_arguments(void **state)
         strcat(whole, invalid[i]);
         for (int32_t kind = ATTN_SYMBOLS_CHARACTERS; kind <= ATTN_SYMBOLS_WORDS; kind++) {
             assert_int_equal(attn_vocabulary_create(ctx, kind, whole, (int64_t)strlen(whole), 1, &v), ATTN_ERROR_INVALID_ARGUMENT);
-            assert_non_null(strstr(attn_context_last_error(ctx), "at offset 2 is not valid UTF-8"));
+            assert_non_null(strstr(attn_context_last_error(ctx), "at offset 2, expected valid UTF-8"));
             assert_null(v);
         }
     }

@@ -1,4 +1,4 @@
-"""Attention on numpy arrays by ctypes, forward and backward, against the formulas in numpy (float64). ATTN_LIBRARY names the library."""
+"""Attention on numpy arrays through python/libattn.py, forward and backward, against the formulas in numpy (float64)."""
 import ctypes
 import math
 import os
@@ -13,58 +13,8 @@ except ImportError:
 if os.environ.get("ATTN_SANITIZE"):
     print("a library under a sanitizer cannot be loaded into this python")
     sys.exit(77)
-
-attn = ctypes.CDLL(os.environ["ATTN_LIBRARY"])
-attn.attn_context_last_error.restype = ctypes.c_char_p
-attn.attn_status_name.restype = ctypes.c_char_p
-attn.attn_version.restype = ctypes.c_char_p
-FLOAT32, FLOAT64, INVALID_ARGUMENT, SHAPE = 1, 2, -1, -2
-TYPES = {numpy.dtype("float32"): FLOAT32, numpy.dtype("float64"): FLOAT64}
-context = ctypes.c_void_p()
-
-
-class DotProductOptions(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_uint64), ("scale", ctypes.c_double), ("dropout", ctypes.c_double), ("soft_cap", ctypes.c_double),
-                ("site", ctypes.c_uint64), ("derive_scale", ctypes.c_int32), ("reserved", ctypes.c_int32)]
-
-
-class Segment(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("start", "length", "first_position", "sequence_id")]
-
-
-def call(name, *arguments):
-    status = getattr(attn, name)(*arguments)
-    assert status == 0, f"{name}: {attn.attn_status_name(status).decode()}: {attn.attn_context_last_error(context).decode()}"
-
-
-def fails(status, word, name, *arguments):
-    got = getattr(attn, name)(*arguments)
-    text = attn.attn_context_last_error(context).decode()
-    assert got == status, f"{name}: got status {got}, expected {status}"
-    assert word in text, f"{name}: no \"{word}\" in \"{text}\""
-
-
-def make(name, *arguments):
-    handle = ctypes.c_void_p()
-    call(name, *arguments, ctypes.byref(handle))
-    return handle
-
-
-def integers(values):
-    return (ctypes.c_int64 * len(values))(*values)
-
-
-def wrap(array):
-    strides = integers([s // array.itemsize for s in array.strides])
-    data = array.ctypes.data_as(ctypes.c_void_p)
-    return make("attn_tensor_wrap", context, TYPES[array.dtype], array.ndim, integers(array.shape), strides, data)
-
-
-def layout_of(segments):
-    layout = make("attn_layout_create", context, ctypes.c_int64(len(segments)))
-    array = (Segment * len(segments))(*[Segment(*s) for s in segments])
-    call("attn_layout_set", context, layout, ctypes.c_int64(len(segments)), array)
-    return layout
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "python"))
+import libattn as attn
 
 
 def formula(query, key, value, d_output, queries, keys, causal, scale, soft_cap):
@@ -95,7 +45,7 @@ def formula(query, key, value, d_output, queries, keys, causal, scale, soft_cap)
     return output, d_query, d_key, d_value
 
 
-def check(name, dtype, queries, keys, heads, key_heads, size, value_size, causal, scale=None, soft_cap=0.0, side_by_side=False):
+def check(context, name, dtype, queries, keys, heads, key_heads, size, value_size, causal, scale=None, soft_cap=0.0, side_by_side=False):
     random = numpy.random.default_rng(7)
     rows, key_rows = sum(s[1] for s in queries), sum(s[1] for s in keys)
     query, key, value = (random.standard_normal(shape).astype(dtype) for shape in
@@ -106,61 +56,73 @@ def check(name, dtype, queries, keys, heads, key_heads, size, value_size, causal
     d_output = random.standard_normal((rows, heads, value_size)).astype(dtype)
     output = numpy.full_like(d_output, numpy.nan)
     gradients = [numpy.full(a.shape, numpy.nan, dtype) for a in (query, key, value)]
-    options = DotProductOptions()
-    call("attn_dot_product_options_init", ctypes.byref(options), ctypes.c_uint64(ctypes.sizeof(options)))
-    options.soft_cap = soft_cap
+    options = {"soft_cap": soft_cap}
     if scale is not None:
-        options.scale, options.derive_scale = scale, 0
-    inputs, wrapped = [wrap(a) for a in (query, key, value)], [wrap(g) for g in gradients]
-    out, d_out = wrap(output), wrap(d_output)
-    query_layout, key_layout, tape = layout_of(queries), layout_of(keys), make("attn_tape_create", context)
-    mask = make("attn_mask_causal", context, 0) if causal else None
+        options.update(scale=scale, derive_scale=0)
 
-    call("attn_tape_begin", context, tape, None)
-    for tensor, gradient in zip(inputs, wrapped):
-        call("attn_tape_watch", context, tape, tensor, gradient)
-    call("attn_dot_product_attention", context, tape, *inputs, query_layout, key_layout, mask, ctypes.byref(options), out)
-    call("attn_tape_backward", context, tape, ctypes.c_int64(1), ctypes.byref(out), ctypes.byref(d_out), ctypes.c_int64(0), None)
+    with attn.Tape(context) as tape, attn.Layout(context, queries) as query_layout, attn.Layout(context, keys) as key_layout:
+        inputs, wrapped = [attn.Tensor(context, a) for a in (query, key, value)], [attn.Tensor(context, g) for g in gradients]
+        out, d_out = attn.Tensor(context, output), attn.Tensor(context, d_output)
+        mask = attn.Mask(context) if causal else None
+        tape.begin()
+        for tensor, gradient in zip(inputs, wrapped):
+            tape.watch(tensor, gradient)
+        attn.attention(context, tape, *inputs, query_layout, key_layout, mask, out, **options)
+        tape.backward([out], [d_out])
 
     want = formula(query, key, value, d_output, queries, keys, causal, scale if scale is not None else 1 / math.sqrt(size), soft_cap)
     bound = 1e-5 if dtype == "float32" else 1e-13
     for part, got, expected in zip(("output", "d_query", "d_key", "d_value"), [output] + gradients, want):
         error = numpy.abs(got - expected).max() / max(1, numpy.abs(expected).max())
         assert error < bound, f"{name}: {part} is off by {error:.3g}, bound {bound:.3g}"
-    for tensor in inputs + wrapped + [out, d_out]:
-        attn.attn_tensor_free(tensor)
-    attn.attn_layout_free(query_layout)
-    attn.attn_layout_free(key_layout)
-    attn.attn_mask_free(mask)
-    attn.attn_tape_free(tape)
 
 
-def check_errors():
-    good, narrow = numpy.zeros((4, 1, 8), numpy.float32), numpy.zeros((4, 1, 6), numpy.float32)
-    tensors = [wrap(good), wrap(narrow), wrap(good.copy())]
-    kept = tensors[2]
-    fails(SHAPE, "key", "attn_dot_product_attention", context, None, tensors[0], tensors[1], tensors[0], None, None, None, None, kept)
-    fails(INVALID_ARGUMENT, "query", "attn_dot_product_attention", context, None, None, tensors[0], tensors[0], None, None, None, None, kept)
-    for tensor in tensors:
-        attn.attn_tensor_free(tensor)
+def fails(status, word, function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except attn.Error as error:
+        assert error.status == status, f"got status {error.status}, expected {status}: {error}"
+        assert word in error.text, f"no \"{word}\" in \"{error.text}\""
+        return
+    assert False, f"no error, expected {status}"
 
 
-call("attn_context_create", None, ctypes.byref(context))
-print("libattn", attn.attn_version().decode())
+def check_errors(context):
+    good, narrow, output = (attn.Tensor(context, numpy.zeros((4, 1, n), numpy.float32)) for n in (8, 6, 8))
+    fails(attn.SHAPE, "key", attn.attention, context, None, good, narrow, good, None, None, None, output)
+    fails(attn.INVALID_ARGUMENT, "query", attn.attention, context, None, None, good, good, None, None, None, output)
+    fails(attn.INVALID_ARGUMENT, "soft_cap", attn.attention, context, None, good, good, good, None, None, None, output, soft_cap=-1.0)
+    fails(attn.BAD_STATE, "tape", attn.Tape(context).watch, good, output)
+    closed = attn.Tensor(context, numpy.zeros((4, 1, 8), numpy.float32))
+    closed.close()
+    for wrong, function in (("Tape", lambda: attn.attention(context, good, good, good, good, None, None, None, output)),
+                            ("colour", lambda: attn.DotProductOptions(colour=1)),
+                            ("closed", lambda: attn.attention(context, None, good, good, good, None, None, None, closed))):
+        try:
+            function()
+        except (TypeError, ctypes.ArgumentError) as error:
+            assert wrong in str(error), error
+            continue
+        assert False, f"{wrong}: no error"
+
+
+context = attn.Context()
+print("libattn", attn.lib.attn_version().decode())
 two, unequal = [(0, 3, 0, 0), (3, 70, 0, 1)], [(0, 9, 0, 0), (9, 100, 0, 1)]
-for backend, dtype in ((0, "float32"), (1, "float32"), (1, "float64")):
-    call("attn_context_set_backend", context, backend)
-    check("full", dtype, [(0, 5, 0, 0)], [(0, 7, 0, 0)], 2, 2, 8, 8, causal=False)
-    check("causal, two sequences", dtype, two, two, 2, 2, 16, 16, causal=True)
-    check("grouped heads, more keys", dtype, two, unequal, 4, 2, 8, 12, causal=True)
-    check("more queries than keys", dtype, [(0, 9, 0, 0)], [(0, 4, 0, 0)], 1, 1, 8, 8, causal=True)
-    check("scale and soft cap", dtype, two, unequal, 2, 1, 8, 8, causal=False, scale=0.5, soft_cap=3.0)
-    check("side by side", dtype, two, two, 3, 3, 8, 8, causal=True, side_by_side=True)
-    check_errors()
-attn.attn_context_free(context)
+for backend, dtype in ((attn.BACKEND_BLAS, "float32"), (attn.BACKEND_REFERENCE, "float32"), (attn.BACKEND_REFERENCE, "float64")):
+    context.set_backend(backend)
+    check(context, "full", dtype, [(0, 5, 0, 0)], [(0, 7, 0, 0)], 2, 2, 8, 8, causal=False)
+    check(context, "causal, two sequences", dtype, two, two, 2, 2, 16, 16, causal=True)
+    check(context, "grouped heads, more keys", dtype, two, unequal, 4, 2, 8, 12, causal=True)
+    check(context, "more queries than keys", dtype, [(0, 9, 0, 0)], [(0, 4, 0, 0)], 1, 1, 8, 8, causal=True)
+    check(context, "scale and soft cap", dtype, two, unequal, 2, 1, 8, 8, causal=False, scale=0.5, soft_cap=3.0)
+    check(context, "side by side", dtype, two, two, 3, 3, 8, 8, causal=True, side_by_side=True)
+    check_errors(context)
+context.close()
 
 # the example of the documents, as a user would run it
-example = os.path.join(os.environ.get("ATTN_SOURCE", os.path.join(os.path.dirname(__file__), "..", "..")), "docs", "examples", "attention.py")
+root = os.environ.get("ATTN_SOURCE", os.path.join(os.path.dirname(__file__), "..", ".."))
+example = os.path.join(root, "docs", "examples", "attention.py")
 shown = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
 assert shown.returncode == 0 and "output equals value: True" in shown.stdout, shown.stdout + shown.stderr
 print("all equal")

@@ -28,7 +28,7 @@ static void test_every_field(void **state)
     const attn__field *fields = attn__option_fields(&count);
     for (int64_t i = 0; i < count; i++) {
         const attn__field *f = &fields[i];
-        double wrong[3] = {f->derived ? -2 : f->least - 1, f->most + 1, NAN};
+        double wrong[3] = {f->flags & ATTN__DERIVED ? -2 : f->least - 1, f->most + 1, NAN};
         if (f->kind == ATTN__FIELD_DOUBLE && f->most > 1e15) wrong[1] = INFINITY;
         if (f->kind == ATTN__FIELD_DOUBLE && f->least < -1e15) wrong[0] = -INFINITY;
         for (int w = 0; w < (f->kind == ATTN__FIELD_DOUBLE ? 3 : 2); w++) {
@@ -139,8 +139,8 @@ static void test_resolved_options_make_the_same_model(void **state)
     int64_t count;
     const attn__field *fields = attn__option_fields(&count);
     for (int64_t i = 0; i < count; i++) {
-        if (attn__option_get(&resolved, &fields[i]) != attn__option_get(&again, &fields[i])) fail_msg("%s changed", fields[i].name);
-        if (attn__option_get(&resolved, &fields[i]) == ATTN_DERIVED) fail_msg("%s was not derived", fields[i].name);
+        if (attn__field_get(&resolved, &fields[i]) != attn__field_get(&again, &fields[i])) fail_msg("%s changed", fields[i].name);
+        if (attn__field_get(&resolved, &fields[i]) == ATTN_DERIVED) fail_msg("%s was not derived", fields[i].name);
     }
     OK(ctx, make(&resolved));
 }

@@ -3,8 +3,6 @@
 #include "attention_tile.h"
 #include "products.h"
 
-enum { KEY_BLOCK = 64 };
-
 typedef struct forward_call {
     attn_context *ctx;
     attention_job job;
@@ -84,7 +82,7 @@ static void add_block(attention_job *job, const attention_block *b, const attent
     int careful = BLAS(attention_careful)(b, value, a->value.width, a->value.row_stride, 1);
     BLAS(attention_product)
     (job, careful, 0, b->rows, a->value.width, b->keys, 1, b->scores, job->stride, value, a->value.row_stride, first ? 0 : 1, out,
-     a->output.row_stride);
+     a->output.row_stride, b->turned);
 }
 
 /* output / sum and log-sum-exp; a row that saw nothing has the sum 0, and gets 0 and -inf */
@@ -130,7 +128,7 @@ attn_status BLAS(attention)(attn_context *ctx, const attn__attention_arguments *
     attn__mark mark = attn__arena_mark(ctx->scratch);
     forward_call call = {.ctx = ctx};
     BLAS(attention_prepare)(a, &call.job);
-    attn_status status = BLAS(attention_map)(ctx, &call.job, KEY_BLOCK);
+    attn_status status = BLAS(attention_map)(ctx, &call.job);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(ctx, &call.job);
     if (status == ATTN_OK) status = attn__run(ctx, call.job.map.tiles_count * a->query.heads, forward_tile, &call);
     attn__arena_rewind(ctx->scratch, mark);

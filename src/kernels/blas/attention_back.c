@@ -5,8 +5,6 @@
 #include "attention_tile.h"
 #include "products.h"
 
-enum { KEY_BLOCK = 64, KEY_TILE = 128, JOBS_ENOUGH = 8, PAIRS_FEW = 1 << 14 };
-
 typedef struct back_call {
     attn_context *ctx;
     attention_job job;
@@ -112,19 +110,19 @@ static void back_block(back_call *call, const attention_block *b, const attentio
         int careful = BLAS(attention_careful)(b, d_out, value_size, a->d_output.row_stride, 0);
         BLAS(attention_product)
         (job, careful, 1, b->keys, value_size, b->rows, 1, b->scores, stride, d_out, a->d_output.row_stride, to->beta_value, to->value,
-         a->d_value.row_stride);
+         a->d_value.row_stride, b->turned);
     }
     if (to->key != NULL) {
         int careful = BLAS(attention_careful)(b, q, size, a->query.row_stride, 0);
         BLAS(attention_product)
         (job, careful, 1, b->keys, size, b->rows, job->scale, space->gradients, stride, q, a->query.row_stride, to->beta_key, to->key,
-         a->d_key.row_stride);
+         a->d_key.row_stride, b->turned);
     }
     if (to->query != NULL) {
         int careful = BLAS(attention_careful)(b, k, size, a->key.row_stride, 1);
         BLAS(attention_product)
         (job, careful, 0, b->rows, size, b->keys, job->scale, space->gradients, stride, k, a->key.row_stride, to->beta_query, to->query,
-         a->d_query.row_stride);
+         a->d_query.row_stride, b->turned);
     }
 }
 
@@ -171,12 +169,13 @@ static void back_tile(back_call *call, int64_t tile, int64_t head, int keys, con
     }
     common_rows(call, &b);
     if (walk.run == walk.end && !a->add_query) clear_rows(&a->d_query, first, b.rows, head);
-    for (; BLAS(attention_next)(&call->job, &walk, &b); to.beta_query = 1) {
+    while (BLAS(attention_next)(&call->job, &walk, &b)) {
         if (keys != KEYS_NONE) {
             to.key = head_at(&a->d_key, b.pair.key->start + b.key, b.key_head);
             to.value = head_at(&a->d_value, b.pair.key->start + b.key, b.key_head);
         }
         back_block(call, &b, space, &to);
+        to.beta_query = 1;
     }
 }
 
@@ -292,7 +291,7 @@ static attn_status prepare(back_call *call)
         return attn__fail_memory(call->ctx, ATTN_ERROR_TOO_LARGE, "sums of the attention's backward");
     call->common = attn__scratch(call->ctx, floats);
     if (call->common == NULL) return attn__arena_status(call->ctx->scratch);
-    attn_status status = BLAS(attention_map)(call->ctx, &call->job, KEY_BLOCK);
+    attn_status status = BLAS(attention_map)(call->ctx, &call->job);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(call->ctx, &call->job);
     return status == ATTN_OK ? group_pairs(call) : status;
 }
@@ -302,7 +301,7 @@ static attn_status two_sweeps(back_call *call)
     attention_job *job = &call->job;
     const attn__attention_arguments *a = job->a;
     attn_status status = attn__key_map_build(call->ctx, call->ctx->scratch, a->mask, a->query_segments, a->key_segments, job->rows,
-                                             least(job->keys, KEY_TILE), &call->key_map);
+                                             least(job->keys, ATTN__KEY_TILE), &call->key_map);
     if (status == ATTN_OK) status = attn__run(call->ctx, job->map.tiles_count * a->query.heads, query_sweep, call);
     if (status == ATTN_OK) status = attn__run(call->ctx, call->key_map.tiles_count * a->key.heads, key_sweep, call);
     return status;
@@ -315,9 +314,8 @@ attn_status BLAS(attention_back)(attn_context *ctx, const attn__attention_argume
     BLAS(attention_prepare)(a, &call.job);
     attn_status status = prepare(&call);
     if (status == ATTN_OK) {
-        int64_t jobs = call.groups_count * a->key.heads;
-        int one = jobs >= JOBS_ENOUGH || call.job.map.tiles_count <= 2 * call.groups_count || call.job.map.listed <= PAIRS_FEW;
-        status = one ? attn__run(ctx, jobs, one_sweep, &call) : two_sweeps(&call);
+        int one = attn__attention_one_sweep(call.groups_count, a->key.heads, call.job.map.tiles_count, call.job.map.listed);
+        status = one ? attn__run(ctx, call.groups_count * a->key.heads, one_sweep, &call) : two_sweeps(&call);
     }
     attn__arena_rewind(ctx->scratch, mark);
     return BLAS(product_status)(ctx, status, &call.job.refused);

@@ -2,21 +2,6 @@
 #include "attention_tile.h"
 #include "turn.h"
 
-/* Block sizes. Measured with OpenBLAS on AVX-512: products of up to 10^6 multiply-adds run without packing at 110 GFLOP/s where nothing
-   is transposed on the right (62 otherwise), larger ones at 95. So short and middling segments take tiles of 64 queries and as many
-   keys as keep a product under that, and turn the keys on their side first; long ones take large blocks, which any library likes. */
-enum { BLOCK_SHORT = 64, BLOCK_LONG = 256, BLOCK_KEYS = 256, KEYS_STEP = 64, SHORT_SEGMENT = 768, SMALL_PRODUCT = 1000000, TURN_ROWS = 24 };
-enum { FEW_ROWS = 16, FEW_SCORES = 16384 };
-
-static int64_t longest(attn__segments segments)
-{
-    int64_t most = 0;
-    for (int64_t s = 0; s < segments.count; s++) {
-        if (segments.at[s].length > most) most = segments.at[s].length;
-    }
-    return most;
-}
-
 static int64_t whole_lanes(int64_t n)
 {
     return tiles_of(n, LANES) * LANES;
@@ -25,7 +10,7 @@ static int64_t whole_lanes(int64_t n)
 static int64_t widest(const attn__attention_arguments *a)
 {
     int64_t size = a->query.width > a->value.width ? a->query.width : a->value.width;
-    return size > 0 ? least(size, SMALL_PRODUCT / TURN_ROWS) : 1; /* wider ones are never turned */
+    return size > 0 ? least(size, ATTN__SMALL_PRODUCT / ATTN__TURN_ROWS) : 1; /* wider ones are never turned */
 }
 
 static int64_t stride_of(int64_t keys)
@@ -33,27 +18,30 @@ static int64_t stride_of(int64_t keys)
     return whole_lanes(keys) + (keys >= 128 ? LANES : 0); /* rows a power of two apart share few cache sets */
 }
 
+/* floats of `turned`: keys or values on their side, or a copy of a block's queries */
+static int64_t turned_room(const attention_job *job, int64_t size)
+{
+    return size * (job->stride > job->rows ? job->stride : whole_lanes(job->rows));
+}
+
 void BLAS(attention_prepare)(const attn__attention_arguments *a, attention_job *job)
 {
-    int64_t queries = longest(a->query_segments), keys = longest(a->key_segments), size = widest(a);
+    const attn__attention_cut cut = attn__attention_cut_for(a);
     job->a = a;
     job->drop = BLAS(dropper_of)(&a->dropout);
     job->group = a->key.heads > 0 ? a->query.heads / a->key.heads : 1;
-    job->rows = least(queries <= SHORT_SEGMENT ? BLOCK_SHORT : BLOCK_LONG, queries > 0 ? queries : 1);
-    job->keys = BLOCK_KEYS;
-    if (queries <= SHORT_SEGMENT) job->keys = least(BLOCK_KEYS, SMALL_PRODUCT / (BLOCK_SHORT * size) / KEYS_STEP * KEYS_STEP);
-    if (job->keys < KEYS_STEP) job->keys = KEYS_STEP;
-    if (job->rows <= FEW_ROWS) job->keys = FEW_SCORES / job->rows;
-    job->keys = least(whole_lanes(job->keys), keys > 0 ? keys : 1);
+    job->rows = cut.rows;
+    job->keys = cut.keys;
     job->stride = stride_of(job->keys);
+    job->room = turned_room(job, widest(a));
     job->scale = (float)a->scale;
     job->cap = (float)a->soft_cap;
 }
 
-attn_status BLAS(attention_map)(attn_context *ctx, attention_job *job, int64_t key_block)
+attn_status BLAS(attention_map)(attn_context *ctx, attention_job *job)
 {
     const attn__attention_arguments *a = job->a;
-    return attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, job->rows, key_block, &job->map);
+    return attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, job->rows, ATTN__KEY_BLOCK, &job->map);
 }
 
 /* floats of factors: a row of keys, what aligning to 4 adds, and the 64 that are drawn at once */
@@ -65,7 +53,7 @@ static int64_t factors_room(const attention_job *job)
 /* bytes of an attention_space */
 static int64_t space_bytes(const attention_job *job, int64_t size)
 {
-    int64_t floats = (2 * job->rows + size) * job->stride + factors_room(job) + job->stride + 2 * whole_lanes(job->rows);
+    int64_t floats = 2 * job->rows * job->stride + turned_room(job, size) + factors_room(job) + job->stride + 2 * whole_lanes(job->rows);
     return floats * (int64_t)sizeof(float) + job->stride;
 }
 
@@ -74,12 +62,14 @@ attn_status BLAS(attention_reserve)(attn_context *ctx, const attention_job *job)
     return attn__worker_scratch_reserve(ctx, space_bytes(job, widest(job->a)));
 }
 
+/* Tiles are no taller than the longest segment; past TALL queries no other kind of tile comes but the one of the longest. */
 int64_t BLAS(attention_room)(int64_t longest, int64_t size)
 {
+    enum { TALL = 64 };
     int64_t most = 0;
-    for (int64_t rows = 1; rows <= least(BLOCK_LONG, longest); rows++) {
-        int64_t keys = least(whole_lanes(rows <= FEW_ROWS ? FEW_SCORES / rows : BLOCK_KEYS), longest);
-        const attention_job job = {.rows = rows, .keys = keys, .stride = stride_of(keys)};
+    for (int64_t i = 1; i <= least(longest, TALL + 1); i++) {
+        const attn__attention_cut cut = attn__attention_cut_of(i <= TALL ? i : longest, longest, size);
+        const attention_job job = {.rows = cut.rows, .keys = cut.keys, .stride = stride_of(cut.keys)};
         int64_t bytes = space_bytes(&job, size);
         if (bytes > most) most = bytes;
     }
@@ -92,7 +82,7 @@ attention_space BLAS(attention_space)(attn_context *ctx, const attention_job *jo
     space.scores = attn__worker_scratch(ctx, worker);
     space.gradients = space.scores + job->rows * job->stride;
     space.turned = space.gradients + job->rows * job->stride;
-    space.factors = space.turned + widest(job->a) * job->stride;
+    space.factors = space.turned + job->room;
     space.slopes = space.factors + factors_room(job);
     space.maximum = space.slopes + job->stride;
     space.sum = space.maximum + whole_lanes(job->rows);
@@ -151,7 +141,7 @@ int BLAS(attention_next)(const attention_job *job, attention_walk *walk, attenti
 void BLAS(attention_outer)(attention_job *job, const attention_block *b, int64_t size, float factor, const float *x, int64_t x_stride,
                            const float *y, int64_t y_stride, float *out)
 {
-    int turn = b->rows >= TURN_ROWS && b->rows * b->keys * size <= SMALL_PRODUCT;
+    int turn = b->rows >= ATTN__TURN_ROWS && b->rows * b->keys * size <= ATTN__SMALL_PRODUCT;
     if (turn) {
         BLAS(turn)(y, b->keys, size, y_stride, b->turned, job->stride);
         y = b->turned;

@@ -2,12 +2,13 @@
 #define ATTN_KERNELS_BLAS_ATTENTION_TILE_H
 #include <stdatomic.h>
 #include <string.h>
+#include "../attention_cut.h"
 #include "gemm.h"
 #include "rows.h"
 
 /* What forward and backward share: the queries of a tile meet their keys block by block. A block lies in worker scratch as
    scores [rows, keys] with `stride` floats to a row, a multiple of LANES, so that row loops need no tails. */
-enum { LANES = 16 };
+enum { LANES = ATTN__LANES };
 
 typedef struct attention_job {
     const attn__attention_arguments *a;
@@ -15,6 +16,7 @@ typedef struct attention_job {
     dropper drop;
     int64_t group;              /* query heads that share a key head */
     int64_t rows, keys, stride; /* most rows and keys of a block; floats from one row of scores to the next */
+    int64_t room;               /* floats of a worker's `turned` */
     float scale, cap;           /* cap 0: none */
     atomic_int refused;
 } attention_job;
@@ -26,7 +28,7 @@ typedef struct attention_block {
     const attn__key_run *runs;
     int64_t runs_count;
     int32_t partial, reserved; /* some run is partial */
-    float *scores, *turned;    /* turned: [size, stride] room for keys or values on their side */
+    float *scores, *turned;    /* turned: room for keys or values on their side, or for a copy */
     uint8_t *allowed;          /* [keys] room for the mask's answer */
 } attention_block;
 
@@ -38,7 +40,7 @@ typedef struct attention_walk {
 /* a worker's scratch */
 typedef struct attention_space {
     float *scores, *gradients; /* [rows, stride] each; gradients only in the backward */
-    float *turned;             /* [size of keys or values, stride] */
+    float *turned;             /* job->room */
     float *factors, *slopes;   /* of dropout and of the soft cap, one row */
     float *maximum, *sum;      /* [rows] of the online softmax */
     uint8_t *allowed;
@@ -93,7 +95,7 @@ static inline const float *value_of(const attention_job *job, const attention_bl
 
 /* fills everything but the maps; block sizes follow from the lengths of the segments */
 void BLAS(attention_prepare)(const attn__attention_arguments *a, attention_job *job);
-attn_status BLAS(attention_map)(attn_context *ctx, attention_job *job, int64_t key_block);
+attn_status BLAS(attention_map)(attn_context *ctx, attention_job *job);
 attn_status BLAS(attention_reserve)(attn_context *ctx, const attention_job *job);
 attention_space BLAS(attention_space)(attn_context *ctx, const attention_job *job, int32_t worker);
 
@@ -118,8 +120,8 @@ const float *BLAS(attention_factors)(const attention_job *job, const attention_b
 
 /* 1 when a partial run of the block touches rows of x that are not finite: rows of keys (by_key), else rows of queries */
 int BLAS(attention_careful)(const attention_block *block, const float *x, int64_t width, int64_t stride, int by_key);
-/* As attn__sgemm without transposing B. careful: terms with a 0 in A are left out, so that NaN and infinity of a row of B reach only
-   rows of C that have a weight for it. */
+/* As attn__sgemm without transposing B. careful: NaN and infinity of a row of B reach only rows of C that have a weight for it; the others
+   get the bits of any finite number in their place. turned: the block's. */
 void BLAS(attention_product)(attention_job *job, int careful, int transpose_a, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-                             int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+                             int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, float *turned);
 #endif

@@ -106,7 +106,7 @@ static void embed_piece(const embed_job *job, int64_t row, int64_t column, int64
 {
     float *y = row_of(job->y, row) + column, factors[ROWS_PIECE];
     if (job->tokens != NULL) {
-        const float *from = row_of(job->table, integer_at(job->tokens, row)) + column;
+        const float *from = row_of(job->table, attn__integer_at(job->tokens, row)) + column;
         float scale = job->scale;
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) y[i] = scale * from[i];
@@ -136,18 +136,13 @@ static void embed_tile(void *context, int64_t tile, int32_t worker)
 
 static attn_status check_rows(attn_context *ctx, const embed_job *job)
 {
-    for (int64_t row = 0; job->tokens != NULL && row < job->y->rows; row++) {
-        int64_t token = integer_at(job->tokens, row);
-        if (token < 0 || token >= job->table->rows)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: row %lld holds %lld, expected at least 0 and less than %lld",
-                              (long long)row, (long long)token, (long long)job->table->rows);
-    }
+    attn_status status = job->tokens != NULL ? attn__expect_indices(ctx, "tokens", job->tokens, job->table->rows) : ATTN_OK;
+    if (status != ATTN_OK) return status;
     for (int64_t row = 0; job->kind == ATTN_POSITIONS_LEARNED && row < job->y->rows; row++) {
         int64_t position = job->places.position[row];
         if (position < 0 || position >= job->positions->rows)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                              "layout: row %lld stands at position %lld, expected at least 0 and less than %lld", (long long)row,
-                              (long long)position, (long long)job->positions->rows);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layout: got position %lld at row %lld, expected 0 to %lld",
+                              (long long)position, (long long)row, (long long)job->positions->rows - 1);
     }
     return ATTN_OK;
 }

@@ -50,12 +50,12 @@ static attn_status scatter(attn_context *ctx, const view *tokens, const int64_t 
     if (order == NULL) return attn__arena_status(ctx->scratch);
     memset(start, 0, (size_t)(table->rows + 2) * sizeof *start);
     for (int64_t row = 0; row < rows; row++) {
-        int64_t line = tokens != NULL ? integer_at(tokens, row) : positions[row];
+        int64_t line = tokens != NULL ? attn__integer_at(tokens, row) : positions[row];
         if (line >= 0 && line < table->rows) start[line + 2]++;
     }
     for (int64_t line = 2; line < table->rows + 2; line++) start[line] += start[line - 1];
     for (int64_t row = 0; row < rows; row++) {
-        int64_t line = tokens != NULL ? integer_at(tokens, row) : positions[row];
+        int64_t line = tokens != NULL ? attn__integer_at(tokens, row) : positions[row];
         if (line >= 0 && line < table->rows) order[start[line + 1]++] = row;
     }
     scatter_job job = {dy, table, drop, order, start, (float)scale, tiles_of(table->rows, LINES_TILES)};

@@ -1,6 +1,7 @@
 #include "gemm.h"
 #include <cblas.h>
 #include <limits.h>
+#include "../../core/guard.h"
 
 /* the leading dimension to hand on, 0 when BLAS cannot take the matrix; one row has no stride of its own */
 static int leading(int64_t rows, int64_t columns, int64_t stride)
@@ -40,7 +41,10 @@ int attn__sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t 
     if (ldc == 0 || (k > 0 && (lda == 0 || ldb == 0))) return 1;
     if (k == 0 || alpha == 0) {
         scale_rows(m, n, beta, c, ldc);
-    } else if (m == 1) {
+        return 0;
+    }
+    int seat = attn__guard_seat();
+    if (m == 1) {
         int64_t step = transpose_a ? lda : 1;
         vector_product(!transpose_b, transpose_b ? n : k, transpose_b ? k : n, alpha, b, ldb, a, step, beta, c, 1);
     } else if (n == 1) {
@@ -50,6 +54,7 @@ int attn__sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t 
         cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
                     alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
     }
+    attn__guard_rise(seat);
     return 0;
 }
 

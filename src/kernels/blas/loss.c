@@ -57,7 +57,7 @@ static void loss_tile(void *context, int64_t tile, int32_t worker)
     attn__loss_sums sums = {0, 0, 0};
     (void)worker;
     for (int64_t row = first; row < end; row++) {
-        int64_t label = integer_at(job->labels, row);
+        int64_t label = attn__integer_at(job->labels, row);
         if (counted(job, label))
             loss_row(job, row_of(job->logits, row), label, &sums);
         else if (job->gradient)
@@ -69,10 +69,10 @@ static void loss_tile(void *context, int64_t tile, int32_t worker)
 static attn_status check_labels(attn_context *ctx, const loss_job *job)
 {
     for (int64_t row = 0; row < job->logits->rows; row++) {
-        int64_t label = integer_at(job->labels, row);
+        int64_t label = attn__integer_at(job->labels, row);
         if (counted(job, label) && label >= job->width)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: row %lld holds %lld, expected less than %lld", (long long)row,
-                              (long long)label, (long long)job->width);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: got %lld at row %lld, expected less than %lld", (long long)label,
+                              (long long)row, (long long)job->width);
     }
     return ATTN_OK;
 }

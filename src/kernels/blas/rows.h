@@ -73,13 +73,6 @@ static inline float kept(float x, float factor)
     return factor != 0.0f ? x * factor : 0.0f;
 }
 
-/* a column of tokens or labels */
-static inline int64_t integer_at(const view *v, int64_t row)
-{
-    int64_t at = row * v->row_stride;
-    return v->dtype == ATTN_INT64 ? ((const int64_t *)v->data)[at] : ((const int32_t *)v->data)[at];
-}
-
 /* -inf when n is 0; NaN when there is one (of negative sign: perhaps). As integers in the order of the numbers: compilers keep the order
    of a float maximum and leave it scalar. */
 static inline float row_max(const float *x, int64_t n)

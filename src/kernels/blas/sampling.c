@@ -35,8 +35,8 @@ static attn_status check_logits(const token_job *job)
         if (job->largest[row] == -INFINITY)
             return attn__fail(job->ctx, ATTN_ERROR_NOT_FINITE, "logits: row %lld allows no token, expected a finite logit", (long long)row);
         while (x[column] < INFINITY) column++;
-        return attn__fail(job->ctx, ATTN_ERROR_NOT_FINITE, "logits: row %lld holds %s in column %lld", (long long)row,
-                          x[column] == INFINITY ? "infinity" : "NaN", (long long)column);
+        return attn__fail(job->ctx, ATTN_ERROR_NOT_FINITE, "logits: got row %lld with %s in column %lld, expected numbers to choose from",
+                          (long long)row, x[column] == INFINITY ? "infinity" : "NaN", (long long)column);
     }
     return ATTN_OK;
 }

@@ -1,9 +1,11 @@
-#include "../kernels.h"
+#include "../attention_cut.h"
 
 /* The table of a dry context: every entry adds the multiply-adds of its products and the bytes it reads and writes to
-   ctx->counts, and touches no data. So the cost of a model comes from the same forward and backward code that runs it. */
+   ctx->counts, and touches no data. So the cost of a model comes from the same forward and backward code that runs it. What a kernel
+   takes of the scratch for itself is taken here too, so that its peak is known. */
 
-enum { COUNT_BLOCK = 64 }; /* attention is counted in blocks of 64 queries by 64 keys, as listed by the mask's map */
+/* how the kernels on BLAS cut sums: a long row into parts of so many columns, rows into so many parts at most */
+enum { PART = 16384, PARTIALS = 64 };
 
 /* adds a * b * c; too large stays at the largest number */
 static void grow(int64_t *total, int64_t a, int64_t b, int64_t c)
@@ -27,6 +29,29 @@ static void moved(attn_context *ctx, const view *v, int64_t times)
 static void stored(attn_context *ctx, const view *v, int add)
 {
     moved(ctx, v, add ? 2 : 1);
+}
+
+/* scratch that a kernel has while it runs: a * b * c bytes; what the caller rewinds */
+static attn_status borrow(attn_context *ctx, int64_t a, int64_t b, int64_t c)
+{
+    int64_t bytes = 0;
+    grow(&bytes, a, b, c);
+    return attn__scratch(ctx, bytes) != NULL ? ATTN_OK : attn__arena_status(ctx->scratch);
+}
+
+/* the same for a kernel that takes nothing else, given back at once */
+static attn_status borrowed(attn_context *ctx, int64_t a, int64_t b, int64_t c)
+{
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn_status status = borrow(ctx, a, b, c);
+    attn__arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+/* the reference computes in rows of double, of which this many live at once */
+static attn_status reference_rows(attn_context *ctx, int64_t rows, int64_t width)
+{
+    return ctx->backend == ATTN_BACKEND_REFERENCE ? borrowed(ctx, rows, width + 8, (int64_t)sizeof(double)) : ATTN_OK;
 }
 
 static attn_status count_linear(attn_context *ctx, const view *x, const view *w, const view *b, const attn__activation *act,
@@ -64,7 +89,7 @@ static attn_status count_activation_back(attn_context *ctx, const attn__activati
 {
     (void)act, (void)drop;
     moved(ctx, u, 1), moved(ctx, dy, 1), stored(ctx, du, add), stored(ctx, dbeta, 1);
-    return ATTN_OK;
+    return dbeta != NULL ? borrowed(ctx, u->rows, u->width / PART + 1, (int64_t)sizeof(double)) : ATTN_OK;
 }
 
 static attn_status count_gate_back(attn_context *ctx, const attn__activation *act, const view *u, const attn__dropout *drop, const view *dy,
@@ -88,7 +113,8 @@ static attn_status count_residual_norm_back(attn_context *ctx, const view *dy, c
     (void)statistics, (void)drop, (void)norm;
     moved(ctx, dy, 1), moved(ctx, dr_in, 1), moved(ctx, r, 1), moved(ctx, gain, 1), moved(ctx, dr, 1), moved(ctx, ds, 1);
     stored(ctx, dgain, 1), stored(ctx, dshift, 1);
-    return ATTN_OK;
+    int64_t partials = dy->rows < PARTIALS ? dy->rows : PARTIALS;
+    return dgain != NULL || dshift != NULL ? borrowed(ctx, partials, 2 * dy->heads * dy->width, (int64_t)sizeof(double)) : ATTN_OK;
 }
 
 static attn_status count_residual(attn_context *ctx, const view *x, const view *s, const attn__dropout *drop, view *r)
@@ -98,31 +124,72 @@ static attn_status count_residual(attn_context *ctx, const view *x, const view *
     return ATTN_OK;
 }
 
-/* pairs of queries and keys in listed blocks, times `width` multiply-adds, for every head */
-static attn_status count_pairs(attn_context *ctx, const attn__attention_arguments *a, int64_t width)
+static attn_status list_blocks(attn_context *ctx, const attn__attention_arguments *a, attn__attention_cut cut, attn__block_map *map)
+{
+    return attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, cut.rows, ATTN__KEY_BLOCK, map);
+}
+
+/* scores and output: size + value size for each pair of a query and a key in listed blocks */
+static attn_status count_attention(attn_context *ctx, const attn__attention_arguments *a)
 {
     attn__mark mark = attn__arena_mark(ctx->scratch);
     attn__block_map map;
-    attn_status status =
-        attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, COUNT_BLOCK, COUNT_BLOCK, &map);
-    if (status == ATTN_OK) products(ctx, map.listed, width, a->query.heads);
+    attn_status status = reference_rows(ctx, 5, a->key_segments.rows);
+    if (status == ATTN_OK) status = list_blocks(ctx, a, attn__attention_cut_for(a), &map);
+    if (status == ATTN_OK) products(ctx, map.listed, a->query.width + a->value.width, a->query.heads);
+    moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1);
     attn__arena_rewind(ctx->scratch, mark);
     return status;
 }
 
-/* scores and output: size + value size for each pair */
-static attn_status count_attention(attn_context *ctx, const attn__attention_arguments *a)
+/* Distinct key segments. Segments mostly come in order; only then is one look at the one before enough. */
+static int64_t distinct(attn__segments keys)
 {
-    moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1);
-    return count_pairs(ctx, a, a->query.width + a->value.width);
+    int64_t count = keys.count, sorted = 1;
+    for (int64_t i = 1; i < keys.count && sorted; i++) {
+        const attn_segment *k = &keys.at[i], *before = k - 1;
+        sorted = before->start < k->start || (before->start == k->start && before->length <= k->length);
+    }
+    for (int64_t i = 1; i < keys.count; i++) {
+        int64_t j = i - 1;
+        while (j >= 0 && (keys.at[j].start != keys.at[i].start || keys.at[j].length != keys.at[i].length)) j = sorted ? -1 : j - 1;
+        count -= j >= 0;
+    }
+    return count;
 }
 
-/* scores again, d query, d key (size each), d weights, d value (value size each) */
+/* scores again, d query, d key (size each), d weights, d value (value size each): five products. In two sweeps scores and d weights come
+   twice, the second time by tiles of keys: seven. */
+static attn_status count_sweeps(attn_context *ctx, const attn__attention_arguments *a, const attn__block_map *map, attn__attention_cut cut)
+{
+    int64_t size = a->query.width, value_size = a->value.width;
+    attn__key_map keys;
+    if (attn__attention_one_sweep(distinct(a->key_segments), a->key.heads, map->tiles_count, map->listed)) {
+        products(ctx, map->listed, 3 * size + 2 * value_size, a->query.heads);
+        return ATTN_OK;
+    }
+    attn_status status = attn__key_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, cut.rows,
+                                             cut.keys < ATTN__KEY_TILE ? cut.keys : ATTN__KEY_TILE, &keys);
+    if (status != ATTN_OK) return status;
+    products(ctx, map->listed, 2 * size + value_size, a->query.heads);
+    products(ctx, keys.listed, 2 * size + 2 * value_size, a->query.heads);
+    return ATTN_OK;
+}
+
 static attn_status count_attention_back(attn_context *ctx, const attn__attention_arguments *a)
 {
+    const attn__attention_cut cut = attn__attention_cut_for(a);
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn__block_map map;
     moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1), moved(ctx, &a->d_output, 1);
     stored(ctx, &a->d_query, a->add_query), stored(ctx, &a->d_key, a->add_key), stored(ctx, &a->d_value, a->add_value);
-    return count_pairs(ctx, a, 3 * a->query.width + 2 * a->value.width);
+    attn_status status = reference_rows(ctx, 5 + a->query.heads * (2 * a->query.width + a->value.width), a->query.rows + a->key.rows);
+    if (status == ATTN_OK) status = borrow(ctx, a->query.rows, a->query.heads, (int64_t)sizeof(float));      /* inner products of rows */
+    if (status == ATTN_OK) status = borrow(ctx, a->key_segments.count + 1, 4 * (int64_t)sizeof(int64_t), 1); /* pairs by key segment */
+    if (status == ATTN_OK) status = list_blocks(ctx, a, cut, &map);
+    if (status == ATTN_OK) status = count_sweeps(ctx, a, &map, cut);
+    attn__arena_rewind(ctx->scratch, mark);
+    return status;
 }
 
 static attn_status count_attention_weights(attn_context *ctx, const attn__attention_arguments *a, int64_t pair, view *weights)
@@ -138,7 +205,7 @@ static attn_status count_softmax(attn_context *ctx, const view *x, int log, view
 {
     (void)log;
     moved(ctx, x, 1), moved(ctx, y, 1);
-    return ATTN_OK;
+    return reference_rows(ctx, 1, x->width);
 }
 
 static attn_status count_softmax_back(attn_context *ctx, const view *y, int log, const view *dy, int add, view *dx)
@@ -154,7 +221,8 @@ static attn_status count_embed(attn_context *ctx, const view *tokens, const view
     (void)table, (void)scale, (void)places, (void)drop;
     moved(ctx, tokens, 1), moved(ctx, tokens != NULL ? y : x, 1); /* of the table, as much as is written */
     moved(ctx, kind == ATTN_POSITIONS_LEARNED && positions != NULL ? y : NULL, 1), moved(ctx, y, 1);
-    return ATTN_OK;
+    /* waves of each column, and a table of as many positions as rows at most */
+    return kind == ATTN_POSITIONS_SINUSOIDAL ? borrowed(ctx, y->rows + 8, y->width + 32, (int64_t)sizeof(float)) : ATTN_OK;
 }
 
 static attn_status count_embed_back(attn_context *ctx, const view *tokens, double scale, attn__places places, const attn__dropout *drop,
@@ -163,7 +231,12 @@ static attn_status count_embed_back(attn_context *ctx, const view *tokens, doubl
     (void)scale, (void)places, (void)drop;
     moved(ctx, tokens, 1), moved(ctx, dy, 1), stored(ctx, dx, add);
     moved(ctx, dtable != NULL ? dy : NULL, 2), moved(ctx, dpositions != NULL ? dy : NULL, 2);
-    return ATTN_OK;
+    /* rows in the order of their lines */
+    int64_t lines = dtable != NULL ? dtable->rows : 0;
+    if (dpositions != NULL && dpositions->rows > lines) lines = dpositions->rows;
+    attn_status status = reference_rows(ctx, 1, dy->width);
+    if (status != ATTN_OK || lines == 0) return status;
+    return borrowed(ctx, lines + dy->rows + 18, (int64_t)sizeof(int64_t), 1);
 }
 
 static attn_status count_loss(attn_context *ctx, view *logits, const view *labels, double smoothing, int32_t form, int64_t ignored,
@@ -172,7 +245,8 @@ static attn_status count_loss(attn_context *ctx, view *logits, const view *label
     (void)smoothing, (void)form, (void)ignored;
     moved(ctx, logits, gradient ? 2 : 1), moved(ctx, labels, 1);
     *sums = (attn__loss_sums){.count = logits->rows};
-    return ATTN_OK;
+    attn_status status = reference_rows(ctx, 1, logits->width);
+    return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof *sums, 1) : status;
 }
 
 static attn_status count_dropout(attn_context *ctx, const view *x, const attn__dropout *drop, int add, view *y)
@@ -217,7 +291,7 @@ static attn_status count_dot(attn_context *ctx, const view *a, const view *b, do
 {
     moved(ctx, a, 1), moved(ctx, b, 1);
     *out = 0;
-    return ATTN_OK;
+    return borrowed(ctx, a->rows, a->width / PART + 1, (int64_t)sizeof(double));
 }
 
 /* flat runs have no dtype of their own: counted as float32 */
@@ -226,7 +300,7 @@ static attn_status count_sum_squares(attn_context *ctx, const void *flat, int64_
     (void)flat;
     grow(&ctx->counts.bytes, n, (int64_t)sizeof(float), 1);
     *out = 0;
-    return ATTN_OK;
+    return borrowed(ctx, n / PART + 1, (int64_t)sizeof(double), 1);
 }
 
 /* parameter, gradient and two moments, each read and written */
@@ -244,7 +318,8 @@ static attn_status count_next_token(attn_context *ctx, const view *logits, doubl
 {
     (void)temperature, (void)k, (void)p, (void)uniform, (void)tokens;
     moved(ctx, logits, 1);
-    return ATTN_OK;
+    attn_status status = reference_rows(ctx, 3, logits->width); /* candidates */
+    return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof(float), 1) : status;
 }
 
 static int64_t count_attention_room(int64_t longest, int64_t size)

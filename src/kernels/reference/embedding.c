@@ -12,19 +12,13 @@ static double position_code(int64_t position, int64_t column, int64_t width)
 static attn_status check_rows(attn_context *ctx, const view *tokens, const view *table, const view *learned, attn__places places,
                               int64_t rows)
 {
-    for (int64_t r = 0; tokens != NULL && r < rows; r++) {
-        int64_t token = integer_at(tokens, r);
-        if (token < 0 || token >= table->rows) {
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "tokens: row %lld holds %lld, expected at least 0 and less than %lld",
-                              (long long)r, (long long)token, (long long)table->rows);
-        }
-    }
+    attn_status status = tokens != NULL ? attn__expect_indices(ctx, "tokens", tokens, table->rows) : ATTN_OK;
+    if (status != ATTN_OK) return status;
     for (int64_t r = 0; learned != NULL && r < rows; r++) {
         int64_t position = places.position[r];
         if (position < 0 || position >= learned->rows) {
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                              "layout: row %lld stands at position %lld, expected at least 0 and less than %lld", (long long)r,
-                              (long long)position, (long long)learned->rows);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layout: got position %lld at row %lld, expected 0 to %lld",
+                              (long long)position, (long long)r, (long long)learned->rows - 1);
         }
     }
     return ATTN_OK;
@@ -38,7 +32,7 @@ attn_status REFERENCE(embed)(attn_context *ctx, const view *tokens, const view *
     if (status != ATTN_OK) return status;
     for (int64_t r = 0; r < y->rows; r++) {
         for (int64_t c = 0; c < y->width; c++) {
-            double value = tokens != NULL ? scale * (double)row_of(table, integer_at(tokens, r))[c] : (double)row_of(x, r)[c];
+            double value = tokens != NULL ? scale * (double)row_of(table, attn__integer_at(tokens, r))[c] : (double)row_of(x, r)[c];
             if (kind == ATTN_POSITIONS_SINUSOIDAL) value += position_code(places.position[r], c, y->width);
             if (learned != NULL) value += (double)row_of(learned, places.position[r])[c];
             row_of(y, r)[c] = (real)drop_row(drop, r, c, value);
@@ -55,7 +49,7 @@ static void scatter(const view *tokens, attn__places places, double scale, const
         memset(line, 0, (size_t)dtable->width * sizeof *line);
         int64_t found = 0;
         for (int64_t r = 0; r < dy->rows; r++) {
-            if ((tokens != NULL ? integer_at(tokens, r) : places.position[r]) != t) continue;
+            if ((tokens != NULL ? attn__integer_at(tokens, r) : places.position[r]) != t) continue;
             for (int64_t c = 0; c < dtable->width; c++) line[c] += scale * drop_row(drop, r, c, (double)row_of(dy, r)[c]);
             found++;
         }

@@ -16,10 +16,10 @@ static int counted(int64_t label, int64_t ignored)
 static attn_status check_labels(attn_context *ctx, const view *labels, int64_t rows, int64_t classes, int64_t ignored)
 {
     for (int64_t r = 0; r < rows; r++) {
-        int64_t label = integer_at(labels, r);
+        int64_t label = attn__integer_at(labels, r);
         if (counted(label, ignored) && label >= classes) {
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: row %lld holds %lld, expected less than %lld", (long long)r,
-                              (long long)label, (long long)classes);
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "labels: got %lld at row %lld, expected less than %lld", (long long)label,
+                              (long long)r, (long long)classes);
         }
     }
     return ATTN_OK;
@@ -49,7 +49,7 @@ attn_status REFERENCE(loss)(attn_context *ctx, view *logits, const view *labels,
     *sums = (attn__loss_sums){0};
     for (int64_t r = 0; r < logits->rows; r++) {
         real *x = row_of(logits, r);
-        int64_t label = integer_at(labels, r);
+        int64_t label = attn__integer_at(labels, r);
         if (!counted(label, ignored)) {
             for (int64_t k = 0; gradient && k < classes; k++) x[k] = 0;
             continue;

@@ -35,13 +35,6 @@ static inline real *element_of(const view *v, int64_t row, int64_t column)
     return head_of(v, row, column / v->width) + column % v->width;
 }
 
-/* tokens and labels: [rows, 1] int32 or int64 */
-static inline int64_t integer_at(const view *v, int64_t row)
-{
-    int64_t i = row * v->row_stride;
-    return v->dtype == ATTN_INT32 ? ((const int32_t *)v->data)[i] : ((const int64_t *)v->data)[i];
-}
-
 /* a (+)= b */
 static inline void put(real *at, double value, int add)
 {

@@ -28,7 +28,8 @@ static attn_status check_logits(attn_context *ctx, const view *logits)
         for (int64_t c = 0; c < logits->width; c++) {
             double x = (double)row_of(logits, r)[c];
             if (x != x || x == INFINITY) {
-                return attn__fail(ctx, ATTN_ERROR_NOT_FINITE, "logits: row %lld holds %s in column %lld", (long long)r,
+                return attn__fail(ctx, ATTN_ERROR_NOT_FINITE,
+                                  "logits: got row %lld with %s in column %lld, expected numbers to choose from", (long long)r,
                                   x == INFINITY ? "infinity" : "NaN", (long long)c);
             }
             if (x > largest) largest = x;

@@ -1,0 +1,172 @@
+#include <string.h>
+#include "../tensor/layout.h"
+#include "report.h"
+
+enum { PART = 16384 }; /* numbers of a flat buffer that the optimizer's sums take at once */
+
+void attn__grow(int64_t *total, int64_t a, int64_t b, int64_t c)
+{
+    int64_t part = 0;
+    if (attn__multiply(a, b, &part) || attn__multiply(part, c, &part) || attn__sum(*total, part, total)) *total = INT64_MAX;
+}
+
+int64_t attn__longest(attn__segments segments)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < segments.count; i++)
+        if (segments.at[i].length > most) most = segments.at[i].length;
+    return most;
+}
+
+static int64_t stack_room(const attn__kernels *kernels, const attn__stack *stack, int64_t longest)
+{
+    const attn__layer *l = &stack->layers[0];
+    const attn_attention_options *self = &l->self.options, *cross = l->has_cross ? &l->cross.options : self;
+    const int64_t sizes[4] = {self->head_size, self->value_head_size, cross->head_size, cross->value_head_size};
+    int64_t size = 0;
+    for (int i = 0; i < 4; i++)
+        if (sizes[i] > size) size = sizes[i];
+    return kernels->attention_room(longest, size);
+}
+
+int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan, int64_t longest)
+{
+    const attn__kernels *kernels;
+    int64_t encoder = 0, decoder = 0;
+    if (longest < 1 || attn__kernels_for(ctx, plan->options.dtype, &kernels) != ATTN_OK) return 0; /* no kernels, nothing to run */
+    if (plan->has_encoder) encoder = stack_room(kernels, &plan->encoder, longest);
+    if (plan->has_decoder) decoder = stack_room(kernels, &plan->decoder, longest);
+    return encoder > decoder ? encoder : decoder;
+}
+
+/* tokens that are not there, in the segments of a layout: a batch as it is checked, and with a tape the piece of it that is run */
+static attn_status open_side(const attn__call *call, attn__segments segments, view *tokens, attn__stream *stream)
+{
+    attn_context *ctx = call->ctx;
+    attn_status status = ATTN_OK;
+    *tokens = (view){(void *)(uintptr_t)64, segments.rows, 1, 1, 1, 0, ATTN_INT32, 0};
+    for (int i = 0; status == ATTN_OK && i <= (call->tape != NULL); i++) {
+        attn__arena *arena = i == 0 ? ctx->scratch : attn__tape_records(ctx, call->tape);
+        status = attn__segments_copy(ctx, arena, segments, &stream->segments);
+        if (status == ATTN_OK) status = attn__places_expand(ctx, arena, stream->segments, segments.rows, &stream->places);
+    }
+    return status;
+}
+
+/* without a tape what comes out is the caller's tensor */
+static attn_status infer(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *views)
+{
+    attn__value hidden, output = {.id = -1};
+    int64_t width = attn__transformer_output_width(plan);
+    output.at = (view){(void *)(uintptr_t)64, views->rows, 1, width, width, 0, plan->options.dtype, 0};
+    if (!plan->has_output) return attn__transformer_hidden(call, plan, views, &output);
+    attn_status status = attn__tape_temporary(call->ctx, NULL, views->rows, plan->output.in, plan->options.dtype, &hidden);
+    if (status == ATTN_OK) status = attn__transformer_hidden(call, plan, views, &hidden);
+    return status == ATTN_OK ? attn__transformer_logits(call, plan, &hidden, &output) : status;
+}
+
+/* what a trainer runs; a model without an output head has no loss, and its last rows stand for it */
+static attn_status train(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *views, attn__value *out)
+{
+    attn_cross_entropy_options o;
+    attn__loss_sums sums;
+    attn_cross_entropy_options_init(&o, sizeof o);
+    int64_t width = plan->has_output ? 1 : attn__transformer_output_width(plan), rows = plan->has_output ? 1 : views->rows;
+    attn_status status = attn__tape_temporary(call->ctx, call->tape, rows, width, plan->options.dtype, out);
+    if (status != ATTN_OK) return status;
+    return plan->has_output ? attn__transformer_loss_run(call, plan, views, &o, out, &sums)
+                            : attn__transformer_hidden(call, plan, views, out);
+}
+
+static int64_t live_bytes(const attn__dry *dry)
+{
+    int64_t live, peak, allocations;
+    attn__memory_read(dry->ctx->memory, &live, &peak, &allocations);
+    return live;
+}
+
+static attn_status backward(attn__dry *dry, const attn__value *loss, attn__reading *r)
+{
+    attn_gradients *gradients = NULL;
+    const view ones = {0};
+    int64_t before = live_bytes(dry);
+    attn_status status = attn_gradients_create(dry->ctx, dry->model->parameters, &gradients);
+    r->handles += live_bytes(dry) - before;
+    if (status == ATTN_OK) status = attn__tape_run(dry->ctx, dry->tape, 1, loss, &ones, 1, &gradients);
+    attn_gradients_free(gradients);
+    return status;
+}
+
+static attn_status run(attn__dry *dry, int training, attn__segments source, attn__segments target, attn__reading *r)
+{
+    const attn__transformer_plan *plan = attn__transformer_plan_of(dry->model);
+    const attn__call call = {dry->ctx, training ? dry->tape : NULL, dry->model->parameters};
+    const attn__counts before = dry->ctx->counts;
+    attn_tape_options options;
+    attn__batch_views views;
+    attn__value out;
+    memset(&views, 0, sizeof views);
+    attn_tape_options_init(&options, sizeof options);
+    options.training = 1;
+    attn_status status = training ? attn_tape_begin(dry->ctx, dry->tape, &options) : ATTN_OK;
+    if (status == ATTN_OK && plan->has_encoder) status = open_side(&call, source, &views.source, &views.source_stream);
+    if (status == ATTN_OK && plan->has_decoder) status = open_side(&call, target, &views.target, &views.target_stream);
+    views.rows = plan->has_decoder ? views.target.rows : views.source.rows;
+    views.labels = plan->has_decoder ? views.target : views.source;
+    if (status == ATTN_OK) status = training ? train(&call, plan, &views, &out) : infer(&call, plan, &views);
+    r->forward = dry->ctx->counts.multiply_adds - before.multiply_adds;
+    if (status == ATTN_OK && training) status = backward(dry, &out, r);
+    r->backward = dry->ctx->counts.multiply_adds - before.multiply_adds - r->forward;
+    r->bytes = dry->ctx->counts.bytes - before.bytes;
+    return status;
+}
+
+attn_status attn__read_batch(attn_context *ctx, attn__dry *dry, int training, attn__segments source, attn__segments target,
+                             attn__reading *r)
+{
+    int64_t update = 0, longest = attn__longest(source), other = attn__longest(target);
+    r->handles = live_bytes(dry);
+    attn_status status = run(dry, training, source, target, r);
+    r->need = (attn__need){.tape = attn__tape_needed(dry->tape), .scratch = attn__arena_peak(dry->ctx->scratch)};
+    attn__grow(&r->need.scratch, ATTN__NO_LAYOUT, 1, 1);
+    r->need.worker = attn__worker_room(ctx, attn__transformer_plan_of(dry->model), longest > other ? longest : other);
+    if (training) attn__grow(&update, dry->model->parameters->flat_elements / PART + 9, (int64_t)sizeof(double), 1);
+    if (update > r->need.scratch) r->need.scratch = update;
+    return status;
+}
+
+attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out)
+{
+    void *lengths = NULL;
+    *out = NULL;
+    if (rows < 0 || longest < 1 || rows / longest > INT32_MAX)
+        return attn__fail(dry->ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
+                          (long long)longest);
+    int64_t count = rows / longest + (rows % longest != 0), bytes = count * (int64_t)sizeof(int64_t);
+    attn_status status = attn_layout_create(dry->ctx, count, out);
+    if (status != ATTN_OK) return status;
+    status = attn__allocate(dry->ctx->memory, bytes, &lengths);
+    if (status != ATTN_OK) return attn__fail_memory(dry->ctx, status, "lengths of sequences");
+    for (int64_t i = 0; i < count; i++) ((int64_t *)lengths)[i] = i + 1 < count || rows % longest == 0 ? longest : rows % longest;
+    status = attn_layout_set_lengths(dry->ctx, *out, count, lengths, 0);
+    attn__deallocate(dry->ctx->memory, lengths, bytes);
+    return status;
+}
+
+attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out)
+{
+    attn__dry dry;
+    attn__reading reading = {0};
+    attn_layout *layout = NULL;
+    attn_status status = attn__dry_open(ctx, &plan->options, &dry);
+    if (status != ATTN_OK) return status;
+    status = attn__dry_masks(&dry, plan);
+    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows, longest, &layout);
+    if (status == ATTN_OK) status = attn__read_batch(ctx, &dry, 1, attn__layout_segments(layout), attn__layout_segments(layout), &reading);
+    attn_layout_free(layout);
+    if (status != ATTN_OK) return attn__dry_fail(ctx, &dry, status);
+    attn__dry_close(&dry);
+    *out = reading.need;
+    return ATTN_OK;
+}

@@ -1,0 +1,3 @@
+module libattn.test
+
+go 1.18

@@ -1,0 +1,96 @@
+#include "fixture.h"
+
+/* A second prompt starts anew: nothing of the first is left, and what the new one needs more room for gets it. */
+enum { SEQUENCES = 3, STEPS = 6 };
+
+typedef struct story {
+    int32_t tokens[SEQUENCES][STEPS], finished[SEQUENCES];
+    int64_t count[SEQUENCES];
+    double score[SEQUENCES];
+} story;
+
+static void tell(session *s, story *out)
+{
+    memset(out, 0, sizeof *out);
+    prompt(s);
+    for (int step = 0; step < STEPS; step++) {
+        int32_t tokens[SEQUENCES];
+        OK(s->ctx, attn_generator_step(s->ctx, s->generator, SEQUENCES, tokens, out->finished));
+    }
+    for (int64_t i = 0; i < SEQUENCES; i++)
+        OK(s->ctx, attn_generator_result(s->ctx, s->generator, i, 0, STEPS, out->tokens[i], &out->count[i], &out->score[i]));
+}
+
+static void test_same_again(void **state)
+{
+    (void)state;
+    const int64_t source[SEQUENCES] = {2, 4, 1}, target[SEQUENCES] = {2, 1, 3};
+    const int32_t stops[4] = {1, 3, 5, 7};
+    attn_transformer_options o = model_options(1, 2);
+    attn_generator_options g = defaults(SEQUENCES, 12);
+    session s;
+    static story first, second;
+    g.stops = stops;
+    g.stop_count = 4;
+    g.temperature = 3;
+    open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source, target);
+    tell(&s, &first);
+    int finished = 0, made = 0;
+    for (int i = 0; i < SEQUENCES; i++) finished += first.finished[i], made += first.count[i] > 0;
+    assert_true(finished > 0 && made > 0); /* else there would be nothing to forget */
+    tell(&s, &second);
+    assert_memory_equal(&first, &second, sizeof first);
+    close_session(&s);
+}
+
+/* the encoder's rows of a longer source, and of a shorter one after it */
+static void test_longer_source(void **state)
+{
+    (void)state;
+    const int64_t source[3][2] = {{1, 2}, {6, 5}, {2, 3}}, target[2] = {2, 1};
+    attn_transformer_options o = model_options(2, 2);
+    attn_generator_options g = defaults(2, 12);
+    session s;
+    open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source[0], target);
+    for (int round = 0; round < 3; round++) {
+        int64_t row = 0;
+        model_batch_close(&s.batch);
+        model_batch_open(s.ctx, &s.batch, &o, 2, source[round], target, (uint64_t)round + 4);
+        for (int64_t i = 0; i < 2; i++) {
+            s.lengths[i] = target[i];
+            for (int64_t t = 0; t < target[i]; t++) s.tokens[i][t] = (int32_t)model_get(s.batch.target, row++);
+        }
+        prompt(&s);
+        expect_recomputed(&s, 1e-5, "prompt");
+    }
+    close_session(&s);
+}
+
+/* the first token past the vocabulary is refused, and nothing has happened */
+static void test_token_past_the_end(void **state)
+{
+    (void)state;
+    const int64_t target[1] = {2};
+    attn_transformer_options o = model_options(0, 1);
+    attn_generator_options g = defaults(1, 12);
+    session s;
+    open_session(&s, ATTN_BACKEND_BLAS, &o, &g, NULL, target);
+    prompt(&s);
+    for (int32_t token = 11; token >= -1; token -= 12)
+        FAILS(s.ctx, attn_generator_accept(s.ctx, s.generator, 1, &token), ATTN_ERROR_INVALID_ARGUMENT, "for sequence 0");
+    const int32_t last = 10;
+    OK(s.ctx, attn_generator_accept(s.ctx, s.generator, 1, &last));
+    s.tokens[0][s.lengths[0]++] = last;
+    expect_recomputed(&s, 1e-5, "last token of the vocabulary");
+    close_session(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_again),
+        cmocka_unit_test(test_longer_source),
+        cmocka_unit_test(test_token_past_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
