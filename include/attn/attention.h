@@ -79,7 +79,7 @@ ATTN_API attn_parameters *attn_attention_parameters(const attn_attention *layer)
 
 /* (4.1), (4.2) output = Concat(head_1 .. head_h) W_O, head_i = softmax(scale Q_i K_i^T + mask) V_i. query [rows, query_width], key [key rows,
    key_width], value [key rows, value_width], output [rows, output_width], all of the layer's dtype, rows as in operations.h; output is the
-   caller's and overlaps no input. One tensor given for several of them is projected by one product.
+   caller's and overlaps neither an input nor the layer's parameters. One tensor given for several of them is projected by one product.
    Segment i of query_layout sees segment i of key_layout: equal counts, NULL is one segment of all rows. Query segments cover each row once;
    key segments may leave gaps and repeat. mask NULL: every key is seen. A query that sees no key counts as a head output of zeros.
    tape: NULL for inference; else gradients of inputs and parameters are recorded, and dropout acts when the tape trains.

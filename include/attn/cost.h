@@ -3,9 +3,9 @@
 #include "transformer.h"
 ATTN_BEGIN
 /* What a layer or a model costs, before it exists: the forward and backward code runs on addresses that nobody reads, with a kernel table
-   that counts. In all calls: options NULL are the defaults; a model that cannot be created yet can be costed all the same; nothing of the
-   context changes but its error text; small records of the reading come from its allocator, within its cap, and are given back, but its
-   own counts leave them out. INVALID_ARGUMENT, SHAPE, TOO_LARGE: options as in transformer.h; OUT_OF_MEMORY, MEMORY_CAP. */
+   that counts. In all calls: options NULL are the defaults; a model that cannot be created yet can be costed all the same; training is 0 or
+   1; nothing of the context changes but its error text; small records of the reading come from its allocator, within its cap, and are given
+   back, but its own counts leave them out. INVALID_ARGUMENT, SHAPE, TOO_LARGE: options as in transformer.h; OUT_OF_MEMORY, MEMORY_CAP. */
 
 /* The caller sets struct_size. Numbers that pass 63 bits stay at the largest. Since: 0.0.1 */
 typedef struct attn_cost_report {

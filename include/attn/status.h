@@ -4,7 +4,9 @@
 ATTN_BEGIN
 
 /* What every call that can fail gives back: ATTN_OK or a negative number. The numbers are fixed forever, new ones may come.
-   The text that names the argument, what it got and what it expected is attn_context_last_error. */
+   The text that names the argument, what it got and what it expected is attn_context_last_error. A call that is refused for its arguments
+   writes nothing, but for two: one that makes an object puts NULL at its *out, whatever the failure; one that is FULL says how much it
+   needs. */
 typedef int32_t attn_status;
 enum {
     ATTN_OK = 0,

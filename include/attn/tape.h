@@ -34,8 +34,9 @@ ATTN_API void attn_tape_free(attn_tape *tape);
    Errors: INVALID_ARGUMENT (training not 0 or 1, step negative). Since: 0.0.1 */
 ATTN_API attn_status attn_tape_begin(attn_context *ctx, attn_tape *tape, const attn_tape_options *options);
 
-/* Asks for the gradient by input, which backward writes to gradient: the caller's, of the same shape and dtype, apart from input; zeros
-   when nothing depends on input. Both float32 or float64, last axis dense, leading axes joinable to rows (rank 3: any strides there).
+/* Asks for the gradient by input, which backward writes to gradient: the caller's, of the same shape and dtype, apart from input, from all
+   that the tape knows, from other gradients and from parameters; zeros when nothing depends on input. Until backward no output of an
+   operation may lie over it. Both float32 or float64, last axis dense, leading axes joinable to rows (rank 3: any strides there).
    Errors: BAD_STATE (not begun; input is watched, used or an output already), INVALID_ARGUMENT (input is a parameter: its gradient
    comes in the handle of its set; shared memory), SHAPE, DTYPE. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const attn_tensor *input, attn_tensor *gradient);
@@ -46,7 +47,8 @@ ATTN_API attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const a
    excepted. A set without a handle gets none. Watched inputs are written.
    All arguments are checked before anything is written; refused ones leave the tape as it was. Once it runs, whatever the result, the
    tape is consumed: BAD_STATE until begun again. After CANCELLED or a lack of memory, gradients hold unspecified values and may be zeroed.
-   Errors: INVALID_ARGUMENT (outputs[i] not on the tape, a handle of a set not on the tape or given twice), SHAPE, DTYPE, BAD_STATE,
+   Errors: INVALID_ARGUMENT (outputs[i] not on the tape, a handle of a set not on the tape or given twice, a watched input's gradient that
+   lies over parameters, their gradients or output_gradients[i]), SHAPE, DTYPE, BAD_STATE,
    CANCELLED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_backward(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *outputs,
                                         const attn_tensor *const *output_gradients, int64_t gradients_count,

@@ -86,9 +86,9 @@ ATTN_API attn_parameters *attn_encoder_parameters(const attn_encoder *encoder);
 /* The rule of one layer's self-attention, or of all with layer -1; mask NULL: none of its own again. The mask is kept alive; it is not
    written to files. INVALID_ARGUMENT: no such layer. Since: 0.0.1 */
 ATTN_API attn_status attn_encoder_set_mask(attn_context *ctx, attn_encoder *encoder, int64_t layer, const attn_mask *mask);
-/* Section 5.1.1: x [rows, width] to output [rows, width], the caller's, apart from x. layout: segments that cover each row once, NULL for one of
-   all rows. mask: for the layers without a rule of their own; NULL: every row sees its whole segment. tape: NULL for inference. Rules,
-   errors and threads as in operations.h. Since: 0.0.1 */
+/* Section 5.1.1: x [rows, width] to output [rows, width], the caller's, apart from x and from the parameters. layout: segments that
+   cover each row once, NULL for one of all rows. mask: for the layers without a rule of their own; NULL: every row sees its whole segment.
+   tape: NULL for inference. Rules, errors and threads as in operations.h. Since: 0.0.1 */
 ATTN_API attn_status attn_encoder_forward(attn_context *ctx, const attn_encoder *encoder, attn_tape *tape, const attn_tensor *x,
                                           const attn_layout *layout, const attn_mask *mask, attn_tensor *output);
 
@@ -121,9 +121,9 @@ ATTN_API attn_status attn_transformer_set_mask(attn_context *ctx, attn_transform
 
 /* Tokens to logits [rows, target_vocabulary], or to the last stack's rows [rows, its width] without an output head. rows: those of the target,
    or of the source in an encoder alone. batch: int32 or int64 tokens, rank 1 or [rows, 1]; source for an encoder, target for a decoder, each
-   with a layout that covers each row once (NULL: one sequence), with equal counts. output: the caller's. tape: NULL for inference.
-   Probabilities (6.2) are attn_softmax of the logits. Errors and threads as in operations.h; a token past its vocabulary, or a position past
-   a learned table, is INVALID_ARGUMENT. Since: 0.0.1 */
+   with a layout that covers each row once (NULL: one sequence), with equal counts. output: the caller's, apart from tokens and parameters.
+   tape: NULL for inference. Probabilities (6.2) are attn_softmax of the logits. Errors and threads as in operations.h; a token past its
+   vocabulary, or a position past a learned table, is INVALID_ARGUMENT. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_forward(attn_context *ctx, const attn_transformer *model, attn_tape *tape, const attn_batch *batch,
                                               attn_tensor *output);
 /* (6.1), (6.5) The cross-entropy of the logits against batch->labels, one for each row; options, loss and report as in attn_cross_entropy.
@@ -131,8 +131,9 @@ ATTN_API attn_status attn_transformer_forward(attn_context *ctx, const attn_tran
 ATTN_API attn_status attn_transformer_loss(attn_context *ctx, const attn_transformer *model, attn_tape *tape, const attn_batch *batch,
                                            const attn_cross_entropy_options *options, attn_tensor *loss, attn_loss_report *report);
 
-/* strict 1 (default): the file has all parameters and no other tensor (moments of a checkpoint are passed over); 0: missing ones are started,
-   others passed over. A wrong shape is refused either way. dtype: of the model; 0 (default): as in the file, else ATTN_FLOAT32 or _FLOAT64. */
+/* strict 1 (default): the file has all parameters and no other tensor (moments of a checkpoint are passed over); 0: missing ones are started
+   (all of them together may be as large as the file's data and 64 MiB: a file's word alone takes no memory), others passed over. A wrong
+   shape is refused either way. dtype: of the model; 0 (default): as in the file, else ATTN_FLOAT32 or _FLOAT64. */
 typedef struct attn_load_options {
     uint64_t struct_size;
     int32_t strict, dtype;
@@ -148,7 +149,7 @@ ATTN_API attn_status attn_transformer_save(attn_context *ctx, const attn_transfo
                                            const char *const *values, const char *path);
 /* Makes the model of a file that attn_transformer_save or attn_trainer_save wrote; the file is not trusted. The caller frees *out, NULL on
    failure. Errors: IO, BAD_FILE (damaged, no model, options out of range), MISMATCH (a parameter missing, unexpected or of another
-   shape; named), DTYPE, UNSUPPORTED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
+   shape; named), DTYPE, UNSUPPORTED (a part that is not there yet; float64 with the BLAS backend), OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_load(attn_context *ctx, const char *path, const attn_load_options *options, attn_transformer **out);
 /* The caller's metadata under key in the file the model was loaded from: borrowed, as long as the model lives; NULL: none. Since: 0.0.1 */
 ATTN_API const char *attn_transformer_metadata(const attn_transformer *model, const char *key);

@@ -112,8 +112,8 @@ static void lock(void)
     take(&guard.lock);
     int32_t self = (int32_t)getpid();
     if (guard.pid == self) return;
-    /* a forked child: whoever was inside stayed behind, the number to restore is still the parent's */
-    if (guard.inside == 0) guard.saved = 0;
+    /* a forked child: whoever was inside, or was about to give the number back, stayed behind; what they owed is still to be given */
+    if (get_threads() > 1) guard.saved = 0;
     guard.inside = 0;
     guard.pid = self;
 }

@@ -59,7 +59,7 @@ attn_status attn__add_weight(const attn__scope *scope, const char *name, int32_t
     const int64_t shape[2] = {out, in};
     int normal = rule->initialisation == ATTN_INITIALISATION_SCALED_NORMAL;
     /* Glorot and Bengio: uniform with variance 2 / (in + out) */
-    double amount = normal ? rule->scale : sqrt(6.0 / (double)(in + out > 0 ? in + out : 1));
+    double amount = normal ? rule->scale : sqrt(6.0 / fmax((double)in + (double)out, 1));
     return attn__parameters_add(scope->ctx, scope->set, path, group, 2, shape, ATTN__KIND_WEIGHT,
                                 normal ? ATTN__START_NORMAL : ATTN__START_UNIFORM, amount * shrink, index);
 }

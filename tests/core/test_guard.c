@@ -32,8 +32,24 @@ int openblas_get_num_threads(void)
 {
     return blas_threads;
 }
+/* a fork just before the number goes back, by another thread than the one that is here: a child that computes, then looks */
+static int fork_when_set;
+static pid_t forked;
+static void fork_now(void)
+{
+    int saved;
+    fork_when_set = 0;
+    forked = fork();
+    if (forked != 0) return;
+    alarm(20);
+    attn__guard_enter(&saved);
+    if (blas_threads != 1) _exit(1);
+    attn__guard_leave(saved);
+    _exit(blas_threads == 4 ? 0 : 2);
+}
 void openblas_set_num_threads(int threads)
 {
+    if (fork_when_set && threads > 1) fork_now();
     blas_threads = threads;
     blas_sets++;
 }
@@ -149,6 +165,18 @@ static void test_fork(void **state)
     assert_int_equal(status, 0);
     may_leave = 1;
     pthread_join(thread, NULL);
+    assert_int_equal(blas_threads, 4);
+}
+
+static void test_fork_while_the_number_goes_back(void **state)
+{
+    (void)state;
+    int saved, status;
+    attn__guard_enter(&saved);
+    fork_when_set = 1;
+    attn__guard_leave(saved);
+    assert_int_equal(waitpid(forked, &status, 0), forked);
+    assert_int_equal(status, 0);
     assert_int_equal(blas_threads, 4);
 }
 
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup(test_host_changes_the_number, reset),
         cmocka_unit_test_setup(test_pthreads_from_many_threads, reset),
         cmocka_unit_test_setup(test_fork, reset),
+        cmocka_unit_test_setup(test_fork_while_the_number_goes_back, reset),
         cmocka_unit_test_setup(test_openmp, reset),
         cmocka_unit_test_setup(test_without_threads, reset),
         cmocka_unit_test_setup(test_one_at_a_time, reset),

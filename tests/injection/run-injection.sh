@@ -43,10 +43,10 @@ count() {
 
 # unit FOLDER NAME COMMAND...: every program of this folder, with a command before it
 unit() {
-    folder=$1 kind=$2
+    built=$1 kind=$2
     shift 2
     for program in $programs; do
-        "$@" "$folder/tests/injection_$program" >"$work/log" 2>&1
+        "$@" "$built/tests/injection_$program" >"$work/log" 2>&1
         count "$program$kind" $? "$work/log"
     done
 }

@@ -58,7 +58,7 @@ static void share(int32_t backend, int which, int rounds)
 static void test_blas(void **state)
 {
     (void)state;
-    for (int which = 0; which < SCENARIOS; which++) share(ATTN_BACKEND_BLAS, which, 2);
+    for (int which = 0; which < SCENARIOS; which++) share(ATTN_BACKEND_BLAS, which, 1);
 }
 
 static void test_reference(void **state)
