@@ -79,6 +79,7 @@ for target in $targets; do
     if [ "$status" != 0 ]; then
         findings=$((findings + 1))
         verdict="FINDING: see $folder/$target.log"
+        [ "$status" -gt 128 ] && verdict="STOPPED by a signal ($status), not whole: see $folder/$target.log"
     fi
     echo "$target: ${runs:-?} executions in $seconds s, $(find "$folder/corpus/$target" -type f | wc -l | tr -d ' ') inputs kept, $verdict"
 done
