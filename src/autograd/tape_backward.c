@@ -206,18 +206,18 @@ static attn_status tape_watch(attn_context *ctx, attn_tape *tape, const attn_ten
     if (input->parameters != NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "input: got a parameter, expected another tensor (its gradient comes in the handle of its set)");
-    int empty = from.rows == 0 || from.heads == 0 || from.width == 0;
-    if (attn__span_find(tape, &from, &id, &clash, &touch) && !empty)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got a tensor that %s, expected to watch it before its use",
-                          id >= 0 ? "is on the tape already" : "was used before");
-    if (touch)
-        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got memory shared with a value on the tape, expected memory of its own");
     if (gradient->parameters != NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "gradient: got a parameter, expected memory of its own");
     attn__span_find(tape, &to, &id, &clash, &touch);
     if (touch || attn__over_parameters(tape, &to))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "gradient: got memory shared with a value, a gradient or a parameter on the tape, expected memory of its own");
+    int empty = from.rows == 0 || from.heads == 0 || from.width == 0;
+    if (attn__span_find(tape, &from, &id, &clash, &touch) && !empty)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got a tensor that is %s, expected one to be watched before its use",
+                          id >= 0 ? "on the tape already" : "used already");
+    if (touch)
+        return attn__fail(ctx, ATTN_ERROR_BAD_STATE, "input: got memory shared with a value on the tape, expected memory of its own");
     status = attn__tape_hold_storage(ctx, tape, input->storage);
     if (status == ATTN_OK) status = attn__tape_hold_storage(ctx, tape, gradient->storage);
     if (status == ATTN_OK) status = attn__slot_add(ctx, tape, ATTN__SLOT_VALUE, &from, &id);

@@ -204,13 +204,6 @@ int log_add(run_log *log, const log_entry *entry, const char **problem)
     return error != 0;
 }
 
-int log_catch_up(run_log *log, const char **problem)
-{
-    int error = log->written < log->count ? write_missing(log) : 0;
-    *problem = error != 0 ? strerror(error) : NULL;
-    return error != 0;
-}
-
 void log_close(run_log *log)
 {
     free(log->at);

@@ -25,8 +25,5 @@ int log_continue(run_log *log, const char *path, int64_t step);
 /* Writes a line at once, after those that could not be written before. 0, or 1 with the system's reason; the entry is kept then. */
 int log_add(run_log *log, const log_entry *entry, const char **problem);
 
-/* Writes what could not be written before, if there is any. As log_add. */
-int log_catch_up(run_log *log, const char **problem);
-
 void log_close(run_log *log);
 #endif

@@ -55,13 +55,6 @@ static void not_saved(train_run *run, int *said, const char *what)
     *said = 1;
 }
 
-static void log_not_written(train_run *run, int *said, const char *problem)
-{
-    char what[PATH_ROOM + 256];
-    snprintf(what, sizeof what, "%s: cannot be written: %s", run->log.path, problem);
-    not_saved(run, said, what);
-}
-
 /* A folder that went away is made again: what was trained since must have a place. A line says so, unless one about a failure has. */
 static void keep_folder(const train_run *run)
 {
@@ -115,17 +108,17 @@ void train_save(train_run *run)
         not_saved(run, &said, *why != 0 ? why : attn_status_name(status));
     }
     save_chart(run, &said);
-    const char *problem;
-    if (log_catch_up(&run->log, &problem) != 0) log_not_written(run, &said, problem);
     run->save_failed = said;
 }
 
 void train_report(train_run *run, const log_entry *entry)
 {
     const char *problem;
-    int said = 0;
+    char what[PATH_ROOM + 256];
     keep_folder(run);
     if (log_add(&run->log, entry, &problem) == 0) return;
-    log_not_written(run, &said, problem);
+    int said = 0;
+    snprintf(what, sizeof what, "%s: cannot be written: %s", run->log.path, problem);
+    not_saved(run, &said, what);
     run->save_failed = 1;
 }

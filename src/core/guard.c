@@ -21,36 +21,20 @@ WEAK void bli_thread_set_num_threads(intptr_t threads);
 WEAK int omp_get_max_threads(void);
 WEAK void omp_set_num_threads(int threads);
 
-enum { HOLD_PROCESS = 1, HOLD_OPENMP = 2 }; /* 0: a BLAS without threads, or one that shows no way to hold them */
+enum { HOLD_PROCESS = 1, HOLD_OPENMP = 2 }; /* bits; none: a BLAS without threads, or one that shows no way to hold them */
 
 /* The library's one piece of global state: but for OpenMP, a BLAS has one thread number for the process.
    And OpenBLAS has room for so many threads at once, without threads of its own for one: seats counts those inside, beside the process's
    id in its high half, since what a forked child inherits of it will not come out. */
 static struct {
     _Atomic int32_t lock;
-    _Atomic int32_t most;      /* seats; 0: not looked up yet */
-    _Atomic int32_t flexiblas; /* HOLD_*; 0: not looked at yet */
+    _Atomic int32_t most; /* seats; 0: not looked up yet */
     _Atomic int32_t threads;
     _Atomic uint64_t seats;
     int32_t pid; /* of the process that counted */
     int32_t inside;
     int saved;
 } guard;
-
-/* A BLAS on OpenMP behind FlexiBLAS sets the calling thread's number along with its own: that tells. Its own must not be touched then, since
-   products of the host that are under way would lose their buffers. Looked at once, by setting what is set already. */
-static int behind_flexiblas(void)
-{
-    int hold = atomic_load_explicit(&guard.flexiblas, memory_order_relaxed);
-    if (hold != 0) return hold;
-    int before = omp_get_max_threads(), threads = flexiblas_get_num_threads();
-    omp_set_num_threads(threads + 1);
-    flexiblas_set_num_threads(threads);
-    hold = omp_get_max_threads() == threads ? HOLD_OPENMP : HOLD_PROCESS;
-    omp_set_num_threads(before);
-    atomic_store_explicit(&guard.flexiblas, hold, memory_order_relaxed);
-    return hold;
-}
 
 static int flavour(void)
 {
@@ -60,7 +44,8 @@ static int flavour(void)
         if (parallel == 2) return openmp;
         return parallel == 1 && openblas_get_num_threads != NULL && openblas_set_num_threads != NULL ? HOLD_PROCESS : 0;
     }
-    if (flexiblas_get_num_threads != NULL && flexiblas_set_num_threads != NULL) return openmp != 0 ? behind_flexiblas() : HOLD_PROCESS;
+    /* what stands behind FlexiBLAS may use either; its number reaches the calling thread alone where that is OpenMP */
+    if (flexiblas_get_num_threads != NULL && flexiblas_set_num_threads != NULL) return HOLD_PROCESS | openmp;
     return bli_thread_get_num_threads != NULL && bli_thread_set_num_threads != NULL ? HOLD_PROCESS : 0;
 }
 
@@ -83,15 +68,13 @@ static void set_threads(int threads)
         bli_thread_set_num_threads(threads);
 }
 
-/* Soon asleep, and longer each time: whoever computes in there needs a processor, and so do many who wait. */
+/* whoever computes in there needs a processor */
 static void pause_after(int tries)
 {
-    if (tries < 16) {
+    if (tries % 64 != 0)
         sched_yield();
-        return;
-    }
-    long microseconds = tries < 24 ? 50L << (tries - 16) : 10000;
-    nanosleep(&(struct timespec){0, microseconds * 1000}, NULL);
+    else
+        nanosleep(&(struct timespec){0, 20000}, NULL);
 }
 
 /* The lock holds the process id of its owner, so that a child forked in the middle recognises one that nobody will give back. */
@@ -146,24 +129,26 @@ static void leave_process(void)
     unlock();
 }
 
+/* OpenMP's number is read before and given back after the process's: setting that may set the caller's, too. */
 void attn__guard_enter(int *saved_omp_threads)
 {
     int hold = flavour();
-    *saved_omp_threads = hold == HOLD_OPENMP ? omp_get_max_threads() : 0;
+    *saved_omp_threads = (hold & HOLD_OPENMP) != 0 ? omp_get_max_threads() : 0;
     if (*saved_omp_threads > 1) omp_set_num_threads(1);
-    if (hold == HOLD_PROCESS) enter_process();
+    if ((hold & HOLD_PROCESS) != 0) enter_process();
 }
 
 void attn__guard_leave(int saved_omp_threads)
 {
     int hold = flavour();
-    if (hold == HOLD_PROCESS) leave_process();
-    if (hold == HOLD_OPENMP && saved_omp_threads > 1 && omp_get_max_threads() == 1) omp_set_num_threads(saved_omp_threads);
+    int give_back = (hold & HOLD_OPENMP) != 0 && saved_omp_threads > 0 && omp_get_max_threads() == 1;
+    if ((hold & HOLD_PROCESS) != 0) leave_process();
+    if (give_back && omp_get_max_threads() != saved_omp_threads) omp_set_num_threads(saved_omp_threads);
 }
 
 void attn__guard_thread(void)
 {
-    if (flavour() == HOLD_OPENMP) omp_set_num_threads(1);
+    if ((flavour() & HOLD_OPENMP) != 0) omp_set_num_threads(1);
 }
 
 void attn__guard_count(int32_t threads)

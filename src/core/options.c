@@ -95,9 +95,6 @@ static attn_status out_of_range(attn_context *ctx, const char *argument, double 
     const char *derived = f->flags & ATTN__DERIVED ? ", or -1" : "";
     if (isinf(f->least))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected a finite number", argument, f->name, value);
-    if (isinf(f->most) && f->kind != ATTN__FIELD_DOUBLE)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected at least %g%s", argument, f->name, value, f->least,
-                          derived);
     if (isinf(f->most))
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "%s.%s: got %.17g, expected a finite number of at least %g%s", argument,
                           f->name, value, f->least, derived);

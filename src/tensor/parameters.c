@@ -1,7 +1,6 @@
 #include "parameters.h"
 #include <inttypes.h>
 #include <string.h>
-#include "../core/random.h"
 
 static int64_t border(const attn_parameters *parameters)
 {
@@ -45,7 +44,6 @@ void attn__parameters_release(attn_parameters *parameters)
     for (int64_t i = 0; i < parameters->count; i++)
         attn__deallocate(memory, parameters->at[i].name, (int64_t)strlen(parameters->at[i].name) + 1);
     attn__deallocate(memory, parameters->at, parameters->capacity * (int64_t)sizeof *parameters->at);
-    attn__deallocate(memory, parameters->slots, 2 * parameters->capacity * (int64_t)sizeof *parameters->slots);
     attn__deallocate(memory, parameters->tensors, parameters->count * (int64_t)sizeof *parameters->tensors);
     if (!parameters->dry) attn__deallocate(memory, parameters->flat, flat_bytes(parameters));
     parameters->magic = 0;
@@ -53,37 +51,17 @@ void attn__parameters_release(attn_parameters *parameters)
     attn__memory_release(memory);
 }
 
-/* The slot that holds the name, or the free one where it belongs: a model of thousands of layers has as many names. */
-static int64_t find_slot(const attn_parameters *parameters, const char *name)
-{
-    uint64_t hash = attn__hash(name), last = 2 * (uint64_t)parameters->capacity - 1;
-    int64_t slot = (int64_t)((hash ^ hash >> 32) & last);
-    while (parameters->slots[slot] >= 0 && strcmp(parameters->at[parameters->slots[slot]].name, name) != 0)
-        slot = (slot + 1) & (int64_t)last;
-    return slot;
-}
-
 static attn_status grow(attn_context *ctx, attn_parameters *parameters)
 {
     if (parameters->count < parameters->capacity) return ATTN_OK;
     int64_t capacity = parameters->capacity == 0 ? 32 : 2 * parameters->capacity, each = (int64_t)sizeof *parameters->at;
-    int64_t slot_bytes = (int64_t)sizeof *parameters->slots;
-    void *pointer, *slots;
+    void *pointer;
     attn_status status = attn__allocate(parameters->memory, capacity * each, &pointer);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "parameters");
-    status = attn__allocate(parameters->memory, 2 * capacity * slot_bytes, &slots);
-    if (status != ATTN_OK) {
-        attn__deallocate(parameters->memory, pointer, capacity * each);
-        return attn__fail_memory(ctx, status, "parameters");
-    }
     if (parameters->count > 0) memcpy(pointer, parameters->at, (size_t)(parameters->count * each));
     attn__deallocate(parameters->memory, parameters->at, parameters->capacity * each);
-    attn__deallocate(parameters->memory, parameters->slots, 2 * parameters->capacity * slot_bytes);
     parameters->at = pointer;
-    parameters->slots = slots;
     parameters->capacity = capacity;
-    for (int64_t i = 0; i < 2 * capacity; i++) parameters->slots[i] = -1;
-    for (int64_t i = 0; i < parameters->count; i++) parameters->slots[find_slot(parameters, parameters->at[i].name)] = i;
     return ATTN_OK;
 }
 
@@ -138,7 +116,6 @@ attn_status attn__parameters_add(attn_context *ctx, attn_parameters *parameters,
     memcpy(copy, name, strlen(name) + 1);
     one.name = copy;
     if (index != NULL) *index = parameters->count;
-    parameters->slots[find_slot(parameters, name)] = parameters->count;
     parameters->at[parameters->count++] = one;
     parameters->elements += one.elements;
     parameters->flat_elements = end;
@@ -219,7 +196,10 @@ const char *attn_parameters_name(const attn_parameters *parameters, int64_t inde
 
 int64_t attn_parameters_find(const attn_parameters *parameters, const char *name)
 {
-    return name != NULL && has(parameters, 0) ? parameters->slots[find_slot(parameters, name)] : -1;
+    if (name == NULL) return -1;
+    for (int64_t i = 0; has(parameters, i); i++)
+        if (strcmp(parameters->at[i].name, name) == 0) return i;
+    return -1;
 }
 
 attn_tensor *attn_parameters_tensor(attn_parameters *parameters, int64_t index)

@@ -25,7 +25,6 @@ struct attn_parameters {
     int64_t count, capacity, elements; /* elements: of the parameters, without padding */
     int64_t flat_elements;             /* with padding (zero) */
     attn__parameter *at;
-    int64_t *slots;       /* [2 capacity]: a hash table from names to indices, -1: free */
     attn_tensor *tensors; /* [count], borrowed by callers */
     void *flat;
     void *plan;                                     /* the module's own, lives as long as the set; or NULL */

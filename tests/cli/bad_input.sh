@@ -51,7 +51,7 @@ printf 'short\n' >short.txt
 fails 2 'missing.txt: cannot be opened' $train --data missing.txt
 fails 2 'is a folder' $train --data .
 fails 2 'is empty' $train --data empty.txt
-fails 2 'offset 19, ' $train --data bytes.txt
+fails 2 'offset 19 ' $train --data bytes.txt
 fails 2 'got 6 tokens, expected at least 19' $train --data short.txt
 fails 2 'is a file' $train --out text.txt
 fails 2 'is a file' $train --out text.txt/deeper
@@ -62,7 +62,7 @@ fails 2 'holds a run already' $train --steps 2
 fails 2 'missing.txt: cannot be opened' $attn eval --model new --data missing.txt
 fails 2 'is a folder' $attn eval --model new --data new
 fails 2 'is empty' $attn eval --model new --data empty.txt
-fails 2 'offset 19, ' $attn eval --model new --data bytes.txt
+fails 2 'offset 19 ' $attn eval --model new --data bytes.txt
 printf 'a' >one.txt
 fails 2 'at least 2' $attn eval --model new --data one.txt
 printf 'caf\303\251 caf\303\251' >unknown.txt

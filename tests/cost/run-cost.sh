@@ -14,10 +14,10 @@ if [ -z "$build" ]; then
     if [ ! -f "$build/CMakeCache.txt" ] && command -v ninja >/dev/null 2>&1; then generator="-G Ninja"; fi
     # shellcheck disable=SC2086
     "$cmake" -S "$root" -B "$build" $generator -DCMAKE_BUILD_TYPE=Release -DATTN_BENCH=OFF >"$build/build.log" 2>&1 &&
-        "$cmake" --build "$build" --parallel 2 --target test_cost_products test_cost_products_models test_cost_memory test_cost_steps >>"$build/build.log" 2>&1 ||
+        "$cmake" --build "$build" --parallel 2 --target test_cost_products test_cost_memory test_cost_steps >>"$build/build.log" 2>&1 ||
         { tail -20 "$build/build.log" >&2; exit 1; }
 fi
-for name in products products_models memory steps; do
+for name in products memory steps; do
     [ -x "$build/tests/cost_$name" ] || { echo "no program at $build/tests/cost_$name: cmocka is not here"; exit 77; }
 done
 [ -n "${ATTN_SHORT:-}" ] || export ATTN_LONG=1
@@ -25,7 +25,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/attn-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 failed=0 summary=
-for name in products products_models memory steps; do
+for name in products memory steps; do
     "$build/tests/cost_$name" >"$work/$name" 2>&1
     status=$?
     cat "$work/$name"

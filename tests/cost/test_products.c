@@ -1,5 +1,33 @@
-/* Every product of linear layers and of attention that reaches BLAS is counted, and cost.h has foretold each multiply-add. */
-#include "cost/products.h"
+/* Every product that reaches BLAS is counted, and cost.h has foretold each multiply-add. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+/* after the headers it needs */
+#include <cmocka.h>
+#include "cost/counter.h"
+#include "support/model.h"
+
+static attn_context *ctx;
+static int64_t cases, counted_sum, foretold_sum;
+
+static void agree(const char *what, int64_t counted, int64_t foretold)
+{
+    cases++;
+    counted_sum += counted;
+    foretold_sum += foretold;
+    if (counted != foretold)
+        fail_msg("%s: %lld multiply-adds reached BLAS, %lld were foretold", what, (long long)counted, (long long)foretold);
+}
+
+static attn_layout *layout_of(int64_t count, const int64_t *lengths)
+{
+    attn_layout *made = NULL;
+    OK(ctx, attn_layout_create(ctx, count, &made));
+    OK(ctx, attn_layout_set_lengths(ctx, made, count, lengths, 0));
+    return made;
+}
 
 static void backward(attn_tape *tape, attn_tensor *output, attn_parameters *parameters)
 {
@@ -66,6 +94,49 @@ static void test_linear(void **state)
             unwatch(&w);
             attn_tensor_free(y);
         }
+}
+
+enum { FULL, CAUSAL, CAUSAL_FIRST, WINDOW, DILATED, BOOLEAN, UNION, INTERSECTION, MASKS };
+static const char *const mask_names[MASKS] = {"full",    "causal", "causal from the first", "window", "dilated window",
+                                              "boolean", "union",  "intersection"};
+
+/* blocks of 40 by 50 on a chessboard */
+static attn_mask *boolean_mask(int64_t queries, int64_t keys)
+{
+    const int64_t shape[4] = {1, 1, queries, keys};
+    attn_tensor *allowed = NULL;
+    attn_mask *made = NULL;
+    OK(ctx, attn_tensor_create(ctx, ATTN_UINT8, 4, shape, &allowed));
+    uint8_t *at = attn_tensor_data(allowed);
+    for (int64_t i = 0; i < queries; i++)
+        for (int64_t j = 0; j < keys; j++) at[i * keys + j] = (i / 40 + j / 50) % 2 == 0;
+    OK(ctx, attn_mask_boolean(ctx, allowed, &made));
+    attn_tensor_free(allowed);
+    return made;
+}
+
+static attn_mask *mask_of(int kind, int64_t queries, int64_t keys)
+{
+    attn_mask *made = NULL, *window = NULL, *other = NULL;
+    switch (kind) {
+    case CAUSAL: OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_LAST, &made)); return made;
+    case CAUSAL_FIRST: OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_FIRST, &made)); return made;
+    case WINDOW: OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 70, 3, 1, &made)); return made;
+    case DILATED: OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_FIRST, 9, 0, 13, &made)); return made;
+    case BOOLEAN: return boolean_mask(queries, keys);
+    case UNION:
+    case INTERSECTION:
+        OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 100, 100, 1, &window));
+        other = boolean_mask(queries, keys);
+        if (kind == UNION)
+            OK(ctx, attn_mask_union(ctx, window, other, &made));
+        else
+            OK(ctx, attn_mask_intersection(ctx, window, other, &made));
+        attn_mask_free(window);
+        attn_mask_free(other);
+        return made;
+    default: return NULL;
+    }
 }
 
 /* a layer of some heads on sequences of these lengths; keys NULL: on themselves */
@@ -157,48 +228,6 @@ static void test_layers(void **state)
         for (int kind = 0; kind < MASKS; kind++) run_layer(&layers[i], kind);
 }
 
-/* Sequences that share keys, as beams share the encoder's rows, in no order: each key segment is one job of the backward. */
-static void test_shared_keys(void **state)
-{
-    (void)state;
-    enum { HEADS = 3, SIZE = 8, QUERIES = 3 * 130, KEYS = 400 };
-    const attn_segment keys[3] = {{200, 200, 0, 0}, {0, 200, 0, 1}, {200, 200, 0, 2}};
-    const int64_t lengths[3] = {130, 130, 130}, shapes[2][3] = {{QUERIES, HEADS, SIZE}, {KEYS, HEADS, SIZE}};
-    attn_layout *q = layout_of(3, lengths), *k = NULL;
-    attn_attention_options o;
-    attn_cost_report r = {.struct_size = sizeof r};
-    attn_tensor *at[4], *d[4], *ones = NULL;
-    OK(ctx, attn_layout_create(ctx, 3, &k));
-    OK(ctx, attn_layout_set(ctx, k, 3, keys));
-    OK(ctx, attn_attention_options_init(&o, sizeof o));
-    o.heads = HEADS;
-    o.query_width = o.key_width = o.value_width = o.output_width = HEADS * SIZE;
-    o.project_query = o.project_key = o.project_value = o.project_output = 0;
-    o.bias_query = o.bias_key = o.bias_value = o.bias_output = 0;
-    OK(ctx, attn_attention_cost(ctx, &o, q, k, NULL, &r));
-    attn_tape *tape = tape_open();
-    for (int i = 0; i < 4; i++) {
-        OK(ctx, attn_tensor_create(ctx, ATTN_FLOAT32, 3, shapes[i == 1 || i == 2], &at[i]));
-        OK(ctx, attn_tensor_create(ctx, ATTN_FLOAT32, 3, shapes[i == 1 || i == 2], &d[i]));
-        if (i < 3) OK(ctx, attn_tape_watch(ctx, tape, at[i], d[i]));
-    }
-    OK(ctx, attn_tensor_create(ctx, ATTN_FLOAT32, 3, shapes[0], &ones));
-    counter_take();
-    OK(ctx, attn_dot_product_attention(ctx, tape, at[0], at[1], at[2], q, k, NULL, NULL, at[3]));
-    agree("shared keys", counter_take(), r.forward);
-    const attn_tensor *outputs[] = {at[3]}, *arriving[] = {ones};
-    OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, arriving, 0, NULL));
-    agree("shared keys", counter_take(), r.backward);
-    for (int i = 0; i < 4; i++) {
-        attn_tensor_free(at[i]);
-        attn_tensor_free(d[i]);
-    }
-    attn_tensor_free(ones);
-    attn_tape_free(tape);
-    attn_layout_free(q);
-    attn_layout_free(k);
-}
-
 /* one product less where the input is one tensor; the multiply-adds are the same */
 static void test_self_attention(void **state)
 {
@@ -230,14 +259,179 @@ static void test_self_attention(void **state)
     attn_layout_free(layout);
 }
 
-static int run(void)
+/* the models that models.h of this test is about: every switch that changes products */
+enum { MODELS = 14 };
+static attn_transformer_options model_case(int which, char *what, size_t size)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear), cmocka_unit_test(test_layers), cmocka_unit_test(test_self_attention),
-                                       cmocka_unit_test(test_shared_keys)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    const int64_t encoder[MODELS] = {0, 2, 1, 1, 0, 0, 2, 2, 0, 1, 2, 0, 1, 0},
+                  decoder[MODELS] = {2, 0, 1, 2, 2, 2, 0, 1, 2, 1, 2, 1, 1, 2};
+    attn_transformer_options o = model_options(encoder[which], decoder[which]);
+    o.heads = 4;
+    o.context = 2000;
+    o.norm_placement = which % 2 ? ATTN_PLACEMENT_POST : ATTN_PLACEMENT_PRE;
+    o.key_heads = which % 3 == 1 ? 2 : which % 3 == 2 ? 1 : ATTN_DERIVED;
+    o.gated = which % 4 == 2;
+    if (o.gated) o.activation = ATTN_ACTIVATION_SWISH;
+    o.learned_beta = o.gated;
+    if (encoder[which] > 0 && decoder[which] > 0 && which % 3 == 0) {
+        o.decoder_width = 12;
+        o.decoder_heads = 2;
+        o.decoder_feed_forward = 20;
+        o.key_heads = ATTN_DERIVED;
+    }
+    if (which == 5) o.head_size = 5;
+    if (which == 8) o.parallel_block = 1;
+    if (which == 4 || which == 10) o.checkpoint_layers = 1;
+    if (which == 6) o.tie = ATTN_TIE_OUTPUT;
+    if (which == 13) o.attention_bias = o.feed_forward_bias = 0;
+    o.dropout_attention = o.dropout_sublayer = which % 2 ? 0.1 : 0;
+    snprintf(what, size, "model %d of %d encoder and %d decoder layers", which, (int)encoder[which], (int)decoder[which]);
+    return o;
+}
+
+/* packed sequences of unequal lengths */
+enum { BATCHES = 3 };
+static const struct {
+    int64_t count, source[4], target[4];
+} batches[BATCHES] = {{4, {5, 70, 1, 33}, {66, 7, 130, 1}}, {1, {300}, {280}}, {2, {3, 2}, {2, 3}}};
+
+static void run_model(int which, int b)
+{
+    char what[96];
+    const attn_transformer_options o = model_case(which, what, sizeof what);
+    attn_transformer *model = model_create(ctx, &o);
+    attn_trainer *trainer = NULL;
+    attn_cost_report r = {.struct_size = sizeof r}, inference = r;
+    model_batch batch;
+    model_batch_open(ctx, &batch, &o, batches[b].count, batches[b].source, batches[b].target, 3);
+    OK(ctx, attn_transformer_cost(ctx, &o, 1, batch.source_layout, batch.target_layout, &r));
+    OK(ctx, attn_transformer_cost(ctx, &o, 0, batch.source_layout, batch.target_layout, &inference));
+    assert_int_equal(r.forward, inference.forward);
+    int64_t classes = o.target_vocabulary == ATTN_DERIVED ? o.source_vocabulary : o.target_vocabulary;
+    attn_tensor *logits = model_tensor(ctx, ATTN_FLOAT32, batch.rows, classes);
+    counter_take();
+    OK(ctx, attn_transformer_forward(ctx, model, NULL, &batch.batch, logits));
+    agree(what, counter_take(), inference.forward);
+    OK(ctx, attn_trainer_create(ctx, model, NULL, NULL, NULL, NULL, &trainer));
+    OK(ctx, attn_trainer_step(ctx, trainer, &batch.batch, NULL));
+    agree(what, counter_take(), r.forward + r.backward);
+    attn_trainer_free(trainer);
+    attn_tensor_free(logits);
+    model_batch_close(&batch);
+    attn_transformer_free(model);
+}
+
+static void test_models(void **state)
+{
+    (void)state;
+    for (int which = 0; which < MODELS; which++)
+        for (int b = 0; b < BATCHES; b++) run_model(which, b);
+}
+
+/* the prompt and the step after it; from then on a step costs one key more in each layer of each sequence */
+static void run_generation(int which, int b)
+{
+    char what[96];
+    const attn_transformer_options o = model_case(which, what, sizeof what);
+    attn_transformer *model = model_create(ctx, &o);
+    attn_generator *generator = NULL;
+    attn_generator_options g;
+    attn_cost_report r = {.struct_size = sizeof r};
+    model_batch batch;
+    int32_t tokens[4], finished[4];
+    model_batch_open(ctx, &batch, &o, batches[b].count, batches[b].source, batches[b].target, 3);
+    OK(ctx, attn_transformer_cost(ctx, &o, 0, batch.source_layout, batch.target_layout, &r));
+    OK(ctx, attn_generator_options_init(&g, sizeof g));
+    g.sequences = batches[b].count;
+    OK(ctx, attn_generator_create(ctx, model, &g, &generator));
+    counter_take();
+    OK(ctx, attn_generator_prompt(ctx, generator, &batch.batch));
+    agree(what, counter_take(), r.prompt);
+    int64_t width = o.decoder_width == ATTN_DERIVED ? o.width : o.decoder_width,
+            heads = o.decoder_heads == ATTN_DERIVED ? o.heads : o.decoder_heads,
+            size = o.head_size == ATTN_DERIVED ? width / heads : o.head_size;
+    for (int64_t step = 0; step < 5; step++) {
+        OK(ctx, attn_generator_step(ctx, generator, g.sequences, tokens, finished));
+        agree(what, counter_take(), r.decode + step * g.sequences * o.decoder_layers * heads * 2 * size);
+    }
+    attn_generator_free(generator);
+    model_batch_close(&batch);
+    attn_transformer_free(model);
+}
+
+static void test_generation(void **state)
+{
+    (void)state;
+    for (int which = 0; which < MODELS; which++)
+        for (int b = 0; b < BATCHES; b++) {
+            char what[96];
+            if (model_case(which, what, sizeof what).decoder_layers > 0) run_generation(which, b);
+        }
+}
+
+/* masks of layers, in a trainer: what the kernels do with them is what attn_attention_cost lists */
+static void test_masks_of_layers(void **state)
+{
+    (void)state;
+    const int64_t lengths[2] = {150, 90};
+    for (int kind = CAUSAL_FIRST; kind < MASKS; kind++) {
+        attn_transformer_options o = model_options(0, 2);
+        attn_transformer *model = model_create(ctx, &o);
+        attn_mask *mask = mask_of(kind, 150, 150);
+        attn_trainer *trainer = NULL;
+        attn_cost_report r = {.struct_size = sizeof r}, usual = r, masked = r;
+        attn_attention_options a;
+        model_batch batch;
+        model_batch_open(ctx, &batch, &o, 2, NULL, lengths, 3);
+        OK(ctx, attn_transformer_cost(ctx, &o, 1, NULL, batch.target_layout, &r));
+        OK(ctx, attn_attention_options_init(&a, sizeof a));
+        a.heads = o.heads;
+        a.query_width = o.width;
+        attn_mask *causal = mask_of(CAUSAL, 0, 0);
+        OK(ctx, attn_attention_cost(ctx, &a, batch.target_layout, batch.target_layout, causal, &usual));
+        OK(ctx, attn_attention_cost(ctx, &a, batch.target_layout, batch.target_layout, mask, &masked));
+        OK(ctx, attn_transformer_set_mask(ctx, model, 1, 1, mask)); /* the second layer alone */
+        OK(ctx, attn_trainer_create(ctx, model, NULL, NULL, NULL, NULL, &trainer));
+        counter_take();
+        OK(ctx, attn_trainer_step(ctx, trainer, &batch.batch, NULL));
+        agree(mask_names[kind], counter_take(), r.forward + r.backward - usual.forward - usual.backward + masked.forward + masked.backward);
+        attn_trainer_free(trainer);
+        attn_mask_free(mask);
+        attn_mask_free(causal);
+        model_batch_close(&batch);
+        attn_transformer_free(model);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    ctx = model_context(ATTN_BACKEND_BLAS, 2, 0);
+    attn_tensor *one = model_tensor(ctx, ATTN_FLOAT32, 1, 1), *y = model_tensor(ctx, ATTN_FLOAT32, 1, 1);
+    OK(ctx, attn_linear(ctx, NULL, one, one, NULL, y)); /* the first computation tries BLAS */
+    attn_tensor_free(one);
+    attn_tensor_free(y);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    attn_context_free(ctx);
+    return 0;
 }
 
 int main(void)
 {
-    return run_counted("products", run);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),         cmocka_unit_test(test_layers),
+                                       cmocka_unit_test(test_self_attention), cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_generation),     cmocka_unit_test(test_masks_of_layers)};
+    if (!counter_works()) {
+        printf("BLAS is linked into this program: its products cannot be counted\n");
+        return 77;
+    }
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    printf("products: %lld in %lld cases, %lld multiply-adds counted, %lld foretold\n", (long long)counter_calls, (long long)cases,
+           (long long)counted_sum, (long long)foretold_sum);
+    return failed;
 }

@@ -2,7 +2,7 @@
 # sh tests/crash/run-crash.sh [SEED]    kills training runs at any moment, inside saves too, fills their disk, damages their files: what goes
 # on ends in the bytes of an undisturbed run. With ATTN_BUILD, the program there; else one is built in build/crash. ATTN_SHORT: a sample.
 set -u
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)
 command -v python3 >/dev/null 2>&1 || { echo "python3 is not here"; exit 77; }
 cc=${CC:-cc}
 build=${ATTN_BUILD:-}

@@ -3,7 +3,7 @@
 # undefined-behaviour sanitizers, in build/fuzz (or $ATTN_FUZZ). What was found there before is begun from. Needs clang with its runtime.
 # ATTN_SHORT: the programs of the build at hand replay the corpus. The last line counts; exit status 1 when there is a finding.
 set -u
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)
 here=$root/tests/fuzz
 seconds=${1:-600}
 [ $# -gt 0 ] && shift
@@ -26,7 +26,7 @@ fi
 clang=${ATTN_CLANG:-clang}
 folder=${ATTN_FUZZ:-$root/build/fuzz}
 mkdir -p "$folder"
-folder=$(CDPATH='' cd -- "$folder" && pwd)
+folder=$(CDPATH= cd -- "$folder" && pwd)
 echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { return d != 0 && n > 9 ? 0 : 0; }' >"$folder/probe.c"
 "$clang" -fsanitize=fuzzer,address "$folder/probe.c" -o "$folder/probe" 2>/dev/null || { echo "$clang has no libFuzzer here"; exit 77; }
 

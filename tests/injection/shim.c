@@ -20,7 +20,6 @@ enum { ANY, MEMORY, FILES, THREADS, KINDS };
 static const char *const kinds[KINDS] = {"any", "memory", "files", "threads"};
 static atomic_long counts[KINDS], removals;
 static atomic_int armed;
-static int started;
 static int kind, always;
 static long nth;
 static struct {
@@ -34,9 +33,7 @@ static int remember(struct dl_phdr_info *info, size_t size, void *data)
     (void)size;
     (void)data;
     int wanted = info->dlpi_name[0] == 0; /* the program itself */
-    /* a sanitizer calls the C library for itself, and ends the process where that gets no memory */
-    size_t count = sizeof watched / sizeof *watched - (dlsym(RTLD_DEFAULT, "__asan_init") != NULL);
-    for (size_t i = 0; i < count; i++) wanted |= strstr(info->dlpi_name, watched[i]) != NULL;
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) wanted |= strstr(info->dlpi_name, watched[i]) != NULL;
     for (int i = 0; wanted && i < info->dlpi_phnum && callers_count < 16; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type != PT_LOAD || !(p->p_flags & PF_X)) continue;
@@ -55,7 +52,6 @@ __attribute__((constructor)) static void start(void)
         always = strcmp(mode, "always") == 0;
     }
     dl_iterate_phdr(remember, NULL);
-    started = 1;
     armed = 1;
 }
 
@@ -92,18 +88,16 @@ static int fails(int what, const void *caller, int error)
         memcpy(&next, &symbol, sizeof next); \
     }
 
-/* Before the constructor has run nothing of this file may call another (a sanitizer starts before this is even bound), and dlsym may itself
-   ask for memory: what is taken then comes from here and is never given back. */
-static _Alignas(4096) char early[1 << 26];
-static atomic_size_t early_used;
+/* dlsym may itself ask for memory before it has said where that is: it comes from here, and is never given back */
+static _Alignas(64) char early[65536];
+static size_t early_used;
 static __thread int resolving;
-static void *take_early(size_t size, size_t alignment)
+static void *take_early(size_t size)
 {
-    if (alignment < 64) alignment = 64;
-    if (size > sizeof early / 2 || alignment > 4096) return NULL;
-    size_t at = atomic_fetch_add(&early_used, (size + 2 * alignment - 1) / alignment * alignment);
-    at = (at + alignment - 1) / alignment * alignment;
-    return at + size <= sizeof early ? early + at : NULL;
+    size = (size + 63) / 64 * 64;
+    if (size > sizeof early - early_used) return NULL;
+    early_used += size;
+    return early + early_used - size;
 }
 
 static int is_early(const void *pointer)
@@ -111,11 +105,11 @@ static int is_early(const void *pointer)
     return (uintptr_t)pointer >= (uintptr_t)early && (uintptr_t)pointer < (uintptr_t)early + sizeof early;
 }
 
-/* as NEXT, for memory */
+/* as NEXT, for what dlsym itself may call */
 #define NEXT_MEMORY(name, early_result, type, ...) \
     static type (*next)(__VA_ARGS__); \
     if (next == NULL) { \
-        if (!started || resolving) return early_result; \
+        if (resolving) return early_result; \
         resolving = 1; \
         void *symbol = dlsym(RTLD_NEXT, name); \
         memcpy(&next, &symbol, sizeof next); \
@@ -124,50 +118,43 @@ static int is_early(const void *pointer)
 
 void *malloc(size_t size)
 {
-    NEXT_MEMORY("malloc", take_early(size, 64), void *, size_t)
+    NEXT_MEMORY("malloc", take_early(size), void *, size_t)
     return FAILS(MEMORY, ENOMEM) ? NULL : next(size);
 }
 
 void *calloc(size_t count, size_t size)
 {
-    NEXT_MEMORY("calloc", take_early(count * size, 64), void *, size_t, size_t)
+    NEXT_MEMORY("calloc", take_early(count * size), void *, size_t, size_t)
     return FAILS(MEMORY, ENOMEM) ? NULL : next(count, size);
 }
 
 void *realloc(void *pointer, size_t size)
 {
+    NEXT_MEMORY("realloc", NULL, void *, void *, size_t)
     if (is_early(pointer)) {
         size_t room = (size_t)(early + sizeof early - (char *)pointer);
-        char *made = malloc(size);
-        for (size_t i = 0; made != NULL && i < size && i < room; i++) made[i] = ((char *)pointer)[i];
-        return made;
+        void *made = malloc(size);
+        return made != NULL ? memcpy(made, pointer, size < room ? size : room) : NULL;
     }
-    NEXT_MEMORY("realloc", take_early(size, 64), void *, void *, size_t)
     return FAILS(MEMORY, ENOMEM) ? NULL : next(pointer, size);
 }
 
 void free(void *pointer)
 {
-    if (pointer == NULL || is_early(pointer)) return;
+    if (is_early(pointer)) return;
     NEXT_MEMORY("free", (void)0, void, void *)
     next(pointer);
 }
 
-static int early_aligned(void **out, size_t alignment, size_t size)
-{
-    *out = take_early(size, alignment);
-    return *out != NULL ? 0 : ENOMEM;
-}
-
 int posix_memalign(void **out, size_t alignment, size_t size)
 {
-    NEXT_MEMORY("posix_memalign", early_aligned(out, alignment, size), int, void **, size_t, size_t)
+    NEXT("posix_memalign", int, void **, size_t, size_t)
     return FAILS(MEMORY, ENOMEM) ? ENOMEM : next(out, alignment, size);
 }
 
 void *aligned_alloc(size_t alignment, size_t size)
 {
-    NEXT_MEMORY("aligned_alloc", take_early(size, alignment), void *, size_t, size_t)
+    NEXT("aligned_alloc", void *, size_t, size_t)
     return FAILS(MEMORY, ENOMEM) ? NULL : next(alignment, size);
 }
 

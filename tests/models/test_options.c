@@ -28,7 +28,7 @@ static void test_every_field(void **state)
     const attn__field *fields = attn__option_fields(&count);
     for (int64_t i = 0; i < count; i++) {
         const attn__field *f = &fields[i];
-        double wrong[3] = {f->flags & ATTN__DERIVED ? -2 : f->least - 1, f->most + 1, NAN};
+        double wrong[3] = {f->derived ? -2 : f->least - 1, f->most + 1, NAN};
         if (f->kind == ATTN__FIELD_DOUBLE && f->most > 1e15) wrong[1] = INFINITY;
         if (f->kind == ATTN__FIELD_DOUBLE && f->least < -1e15) wrong[0] = -INFINITY;
         for (int w = 0; w < (f->kind == ATTN__FIELD_DOUBLE ? 3 : 2); w++) {

@@ -322,7 +322,7 @@ static void test_errors(void **state)
                  {"query_width", offsetof(attn_attention_options, query_width), 8, 0, ATTN_ERROR_INVALID_ARGUMENT},
                  {"query_width", offsetof(attn_attention_options, query_width), 8, 7, ATTN_ERROR_SHAPE},
                  {"key_width", offsetof(attn_attention_options, key_width), 8, -2, ATTN_ERROR_INVALID_ARGUMENT},
-                 {"head_size", offsetof(attn_attention_options, head_size), 8, 4e18, ATTN_ERROR_TOO_LARGE},
+                 {"head size", offsetof(attn_attention_options, head_size), 8, 4e18, ATTN_ERROR_TOO_LARGE},
                  {"dropout", offsetof(attn_attention_options, dropout), 0, 1.1, ATTN_ERROR_INVALID_ARGUMENT},
                  {"dropout", offsetof(attn_attention_options, dropout), 0, NAN, ATTN_ERROR_INVALID_ARGUMENT},
                  {"soft_cap", offsetof(attn_attention_options, soft_cap), 0, -1, ATTN_ERROR_INVALID_ARGUMENT},

@@ -129,7 +129,7 @@ static void test_peak(void **state)
             peaks[i] = peak(&p, 1024 << i, 1024 << i, back);
             property_close(&p);
         }
-        assert_true((double)(peaks[2] - peaks[1]) < 2.2 * (double)(peaks[1] - peaks[0]));
+        assert_true(peaks[2] - peaks[1] < 2.2 * (double)(peaks[1] - peaks[0]));
         assert_true(peaks[2] < 4096 * INT64_C(4096)); /* a quarter of the weights in float32 */
     }
 }

@@ -129,48 +129,6 @@ static void test_weights(void **state)
     (void)state, property_run(weights, 2);
 }
 
-/* Equal sequences side by side draw each for themselves, as do equal positions in them; a sequence draws the same in any batch. */
-static void sequences(property *p)
-{
-    enum { LENGTH = 20, SIZE = 8 };
-    const int64_t lengths[2] = {LENGTH, LENGTH};
-    const attn_segment later = {0, LENGTH, 0, 5 + 1};
-    attn_layout *layout = property_layout(p, 2, lengths, 5), *alone = property_layout(p, 1, lengths, 6);
-    attn_tensor *x = property_random_heads(p, 2 * LENGTH, 1, SIZE, 0.5, 1), *second = property_heads(p, LENGTH, 1, SIZE), *y[2], *z[2];
-    attn_dot_product_options o;
-    OK(p->ctx, attn_dot_product_options_init(&o, sizeof o));
-    OK(p->ctx, attn_layout_set(p->ctx, alone, 1, &later));
-    o.dropout = 0.4;
-    for (int64_t r = 0; r < LENGTH; r++)
-        for (int64_t c = 0; c < SIZE; c++)
-            property_set(x, LENGTH + r, c, property_get(x, r, c)), property_set(second, r, c, property_get(x, r, c));
-    for (int place = 0; place < 2; place++) {
-        y[place] = property_copy(p, x);
-        z[place] = property_copy(p, second);
-        property_begin_training(p, p->seed, 3);
-        if (place == 0) {
-            OK(p->ctx, attn_dropout(p->ctx, p->tape, x, layout, 0.4, 7, y[0]));
-            OK(p->ctx, attn_dropout(p->ctx, p->tape, second, alone, 0.4, 7, z[0]));
-        } else {
-            OK(p->ctx, attn_dot_product_attention(p->ctx, p->tape, x, x, x, layout, layout, NULL, &o, y[1]));
-            OK(p->ctx, attn_dot_product_attention(p->ctx, p->tape, second, second, second, alone, alone, NULL, &o, z[1]));
-        }
-        int differ = 0;
-        for (int64_t r = 0; r < LENGTH; r++) {
-            differ += !property_same_row(y[place], r, y[place], LENGTH + r);
-            for (int64_t c = 0; c < SIZE; c++) NEAR(property_get(z[place], r, c), property_get(y[place], LENGTH + r, c), 64 * p->unit);
-        }
-        HOLDS(p, differ > LENGTH / 2);
-    }
-    attn_layout_free(layout);
-    attn_layout_free(alone);
-}
-
-static void test_sequences(void **state)
-{
-    (void)state, property_run(sequences, 3);
-}
-
 enum { EMBEDDING, ATTENTION, SUBLAYER, ACTIVATION, PLACES };
 
 static double *rate_at(attn_transformer_options *o, int place)
@@ -252,8 +210,10 @@ static void test_places(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mean),      cmocka_unit_test(test_independence), cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_sequences), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_independence),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

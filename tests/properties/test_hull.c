@@ -9,9 +9,8 @@
 #include "attend.h"
 
 /* queries, keys, size, value size */
-static const int64_t sizes[][4] = {{1, 1, 1, 1},     {5, 3, 2, 2},     {9, 17, 8, 5},
-                                   {66, 131, 16, 3}, {130, 65, 4, 64}, {70, 700, 8, 3}}; /* the last: several blocks of keys */
-enum { SIZES = sizeof sizes / sizeof *sizes, HEADS = 2, MOST_KEYS = 800 };
+static const int64_t sizes[][4] = {{1, 1, 1, 1}, {5, 3, 2, 2}, {9, 17, 8, 5}, {66, 131, 16, 3}, {130, 65, 4, 64}};
+enum { SIZES = sizeof sizes / sizeof *sizes, HEADS = 2, MOST_KEYS = 200 };
 
 static int seen(int causal, int64_t m, int64_t n, int64_t i, int64_t j)
 {
@@ -74,7 +73,7 @@ static void hull(property *p)
             if (causal) OK(p->ctx, attn_mask_causal(p->ctx, ATTN_ALIGN_LAST, &mask));
             attn_tensor *q = property_random_heads(p, m, HEADS, sizes[s][2], -3, 3);
             attn_tensor *k = property_random_heads(p, n, HEADS, sizes[s][2], -3, 3);
-            attn_tensor *v = property_random_heads(p, n, HEADS, width, 0.5, 2), *y = attend_masked(p, NULL, q, k, v, mask, 1);
+            attn_tensor *v = property_random_heads(p, n, HEADS, width, -1, 1), *y = attend_masked(p, NULL, q, k, v, mask, 1);
             for (int64_t h = 0; h < HEADS; h++) {
                 for (int64_t d = 0; d < 2 * width + 40; d++) expect_inside(p, y, v, h, d, causal);
                 expect_short(p, y, v, h, causal);
@@ -108,10 +107,10 @@ static void limits(property *p)
             for (int64_t j = 0; j < n; j++) sum += property_get(v, j, c);
             for (int64_t i = 0; i < m; i++) property_set(mean, i, c, sum / (double)n);
         }
-        CLOSE(p, attend(p, NULL, q, same, v, 1), mean, 128);
+        CLOSE(p, attend(p, NULL, q, same, v, 1), mean, 32);
         y = attend(p, NULL, q, k, equal, 1);
         for (int64_t i = 0; i < m; i++)
-            for (int64_t c = 0; c < HEADS * width; c++) NEAR(property_get(y, i, c), property_get(v, 0, c), 128 * p->unit);
+            for (int64_t c = 0; c < HEADS * width; c++) NEAR(property_get(y, i, c), property_get(v, 0, c), 32 * p->unit);
         property_sweep(p, 0);
     }
 }

@@ -28,7 +28,7 @@ fi
 programs=
 for room in core tensor kernels autograd modules models training generation threads; do
     [ -z "${ATTN_SHORT:-}" ] || [ $room = core ] || [ $room = threads ] || continue
-    for source in "$root/tests/$room"/test_*.c; do
+    for source in "$root"/tests/$room/test_*.c; do
         stem=$(basename "$source" .c)
         programs="$programs ${room}_${stem#test_}"
     done
@@ -50,12 +50,10 @@ run() {
         return
     fi
     runs=$((runs + 1))
-    env "$@" TSAN_OPTIONS="suppressions=$root/tests/threads/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
-        "$build/tests/$program" >"$work/out" 2>&1
-    status=$?
-    if [ $status != 0 ]; then
+    if ! env "$@" TSAN_OPTIONS="suppressions=$root/tests/threads/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
+        "$build/tests/$program" >"$work/out" 2>&1; then
         failures=$((failures + 1))
-        echo "WRONG: $program, $name: exit status $status: $(tail -n 1 "$work/out" | head -c 200)"
+        echo "WRONG: $program, $name"
         grep -E 'WARNING: Thread|SUMMARY|ERROR|Failure|FATAL' "$work/out" | sort | uniq -c | head -12
     fi
 }
