@@ -25,6 +25,7 @@ struct attn_context {
     attn__counts counts;
     char error[512];
     int saved_omp_threads; /* what the BLAS guard gives back to the caller */
+    const void *observer;  /* opaque: what a module is to tell about itself in this call; NULL: nothing */
 };
 
 /* Sets the text and gives back the code. A text names the argument, what it got and what it expected. */
