@@ -1,5 +1,6 @@
 #include "guard.h"
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ static struct {
     _Atomic int32_t threads;
     _Atomic uint64_t seats;
     int32_t pid; /* of the process that counted */
-    int32_t inside;
+    int32_t inside, watched;
     int saved;
 } guard;
 
@@ -107,9 +108,12 @@ static void take(_Atomic int32_t *held)
     }
 }
 
+static _Thread_local int32_t locking; /* this thread holds the lock */
+
 static void lock(void)
 {
     take(&guard.lock);
+    locking = 1;
     int32_t self = (int32_t)getpid();
     if (guard.pid == self) return;
     /* a forked child: whoever was inside, or was about to give the number back, stayed behind; what they owed is still to be given */
@@ -120,12 +124,31 @@ static void lock(void)
 
 static void unlock(void)
 {
+    locking = 0;
     atomic_store_explicit(&guard.lock, 0, memory_order_release);
+}
+
+/* BLAS has a lock of its own while its number is set, and a child would wait for it forever: no fork comes in between, but one of a signal
+   handler in this very thread. The handlers go when the library does. Where the system refuses them, the next call tries again. */
+static void before_fork(void)
+{
+    if (!locking) take(&guard.lock);
+}
+
+static void after_fork(void)
+{
+    if (!locking) unlock();
+}
+
+static void watch_forks(void)
+{
+    if (!guard.watched) guard.watched = pthread_atfork(before_fork, after_fork, after_fork) == 0;
 }
 
 static void enter_process(void)
 {
     lock();
+    watch_forks();
     if (guard.inside++ == 0) {
         int threads = get_threads();
         if (threads > 1) {

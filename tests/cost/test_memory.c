@@ -211,6 +211,21 @@ static void test_small_models(void **state)
     }
 }
 
+/* where one part outweighs the rest: the handles of many small layers, the choice of a token, the blocks of one long sequence */
+static void test_lopsided_models(void **state)
+{
+    (void)state;
+    attn_transformer_options o = model_options(0, 60);
+    o.source_vocabulary = o.target_vocabulary = 150000; /* more scratch than the least block */
+    train("many layers", &o, 2, 16, ATTN_OPTIMIZER_ADAM, 5);
+    o = model_options(0, 1);
+    o.source_vocabulary = o.target_vocabulary = 50000;
+    decode("many tokens", &o, 2, 16, 5);
+    o = model_options(1, 1);
+    o.source_vocabulary = o.target_vocabulary = 11;
+    train("long", &o, 1, 900, ATTN_OPTIMIZER_ADAM, 60);
+}
+
 /* The reference backend computes in rows of double, in the scratch. */
 static void test_reference(void **state)
 {
@@ -275,7 +290,7 @@ static void test_first_step_allocates_nothing(void **state)
         attn_trainer *trainer = NULL;
         attn_mask *mask = NULL;
         OK(ctx, attn_dataset_options_init(&d, sizeof d));
-        d.batch = 8;
+        d.batch = which & 4 ? 200 : 8;
         d.context = which & 1 ? 100 : 16;
         OK(ctx, attn_dataset_tokens(ctx, text, TOKENS, &d, &dataset));
         OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 3, 0, which & 2 ? 7 : 1, &mask));
@@ -338,11 +353,9 @@ static void test_records_of_a_report(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench_configurations),
-                                       cmocka_unit_test(test_small_models),
-                                       cmocka_unit_test(test_reference),
-                                       cmocka_unit_test(test_late_reserve),
-                                       cmocka_unit_test(test_first_step_allocates_nothing),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bench_configurations), cmocka_unit_test(test_small_models),
+                                       cmocka_unit_test(test_lopsided_models),      cmocka_unit_test(test_reference),
+                                       cmocka_unit_test(test_late_reserve),         cmocka_unit_test(test_first_step_allocates_nothing),
                                        cmocka_unit_test(test_records_of_a_report)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     printf("memory: %lld configurations of the bench within 5 %%, %lld of %lld peaks foretold\n", (long long)configurations,
