@@ -33,24 +33,16 @@ static void draw(const dropper *d, uint64_t key, uint32_t block, uint32_t head, 
     }
 }
 
-void BLAS(dropper_factors)(const dropper *drop, int64_t row, int64_t first, int64_t count, float *factors)
-{
-    int64_t sequence = drop->places.sequence[row], position = drop->places.position[row];
-    uint64_t key = attn__dropout_row_key(drop->key, sequence, position);
-    for (int64_t at = 0; at < count; at += DRAWN) draw(drop, key, (uint32_t)((first + at) / 4), 0, position, sequence, factors + at);
-}
-
 void BLAS(dropper_weights)(const dropper *drop, int64_t sequence, int64_t position, uint32_t head, int64_t first, int64_t count,
                            float *factors)
 {
     uint64_t key = attn__dropout_row_key(drop->key, sequence, position);
-    int64_t end = first + count;
-    float drawn[DRAWN];
-    for (int64_t at = first - first % 4; at < end; at += DRAWN) { /* at: a multiple of 4 */
-        int64_t from = at < first ? first : at, to = least(at + DRAWN, end);
-        draw(drop, key, (uint32_t)(at / 4), head, position, sequence, drawn);
-        memcpy(factors + (from - first), drawn + (from - at), (size_t)(to - from) * sizeof *factors);
-    }
+    for (int64_t at = 0; at < count; at += DRAWN) draw(drop, key, (uint32_t)((first + at) / 4), head, position, sequence, factors + at);
+}
+
+void BLAS(dropper_factors)(const dropper *drop, int64_t row, int64_t first, int64_t count, float *factors)
+{
+    BLAS(dropper_weights)(drop, drop->places.sequence[row], drop->places.position[row], 0, first, count, factors);
 }
 
 typedef struct dropout_job {
