@@ -4,13 +4,15 @@
 #include "../tensor/layout.h"
 #include "trainer.h"
 
-/* segments first .. first + count of a stream, their rows counted from the first one's start */
+/* segments first .. first + count of a stream, which lie together, their rows counted from the lowest one's start */
 static attn_status slice_stream(const attn__call *call, const attn__stream *from, int64_t first, int64_t count, attn__stream *out,
                                 int64_t *start, int64_t *rows)
 {
     attn_context *ctx = call->ctx;
     *rows = 0;
     *start = count > 0 ? from->segments.at[first].start : 0;
+    for (int64_t i = 1; i < count; i++) /* a batch in one piece may have them in any order */
+        if (from->segments.at[first + i].start < *start) *start = from->segments.at[first + i].start;
     attn__arena *arena = attn__tape_records(ctx, call->tape);
     attn_segment *at = attn__arena_take(arena, count * (int64_t)sizeof *at);
     if (at == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "segments of a micro-batch");

@@ -44,7 +44,8 @@ static attn_status layer(attn_context *ctx, attn_tape *tape, const void *closure
 
 typedef struct result {
     float y[ROWS * WIDTH], dx[ROWS * WIDTH], dw[2 * WIDTH * (WIDTH + 1)];
-    int64_t values, most_values, most_gradients; /* after the forward; the most of the whole round */
+    int64_t values, records;                           /* after the forward */
+    int64_t most_values, most_records, most_gradients; /* of the whole round */
 } result;
 
 static void run(attn_context *ctx, attn_parameters *const *sets, int checkpoint, int depth, int watch, result *out)
@@ -56,7 +57,7 @@ static void run(attn_context *ctx, attn_parameters *const *sets, int checkpoint,
     attn__value v[LAYERS + 1];
     view from;
     const attn_segment segment = {0, ROWS, 4, 7};
-    int64_t records, used;
+    int64_t used;
     attn_tape_options o;
     attn_tape_options_init(&o, sizeof o);
     o.training = 1;
@@ -83,9 +84,9 @@ static void run(attn_context *ctx, attn_parameters *const *sets, int checkpoint,
         OK(attn_gradients_create(ctx, sets[i], &gradients[i]));
     }
     memcpy(out->y, v[LAYERS].at.data, sizeof out->y);
-    attn__tape_used(tape, &out->values, &records, &used);
+    attn__tape_used(tape, &out->values, &out->records, &used);
     OK(attn__tape_run(ctx, tape, 1, &v[LAYERS], NULL, LAYERS, gradients));
-    attn__tape_most(tape, &out->most_values, &records, &out->most_gradients);
+    attn__tape_most(tape, &out->most_values, &out->most_records, &out->most_gradients);
     OK(attn__leave(ctx, ATTN_OK));
     memcpy(out->dx, attn_tensor_data(dx), sizeof out->dx);
     for (int i = 0; i < LAYERS; i++) {
@@ -123,8 +124,9 @@ static void test_same_bits(void **state)
             assert_memory_equal(plain.dw, dropped.dw, sizeof plain.dw);
             assert_true(plain.dw[0] != 0 && plain.dw[1] != 0 && (plain.dx[0] != 0) == watch);
             assert_true(dropped.values * 3 < plain.values);
-            /* a stretch that ran again gives back its values and its gradients */
+            /* a stretch that ran again gives back its values, its records and its gradients */
             assert_true(dropped.most_values - dropped.values <= (depth + 1) * dropped.values * 5 / 4);
+            assert_true(dropped.most_records - dropped.records <= (depth + 1) * dropped.records * 5 / 4);
             assert_true(dropped.most_gradients <= plain.most_gradients);
         }
     }

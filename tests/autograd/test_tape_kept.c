@@ -214,6 +214,69 @@ static void test_parameters_are_guarded(void **state)
     attn__parameters_release(set);
 }
 
+/* nor are gradients of parameters, by what a watched input gets: its set may come onto the tape after the watch */
+static void test_gradients_are_guarded(void **state)
+{
+    (void)state;
+    attn_parameters *set = NULL;
+    attn_gradients *gradients = NULL;
+    OK(attn__parameters_create(ctx, ATTN_FLOAT32, &set));
+    OK(attn__parameters_add(ctx, set, "a", 1, 2, SHAPE(WIDTH, WIDTH), ATTN__KIND_WEIGHT, ATTN__START_CONSTANT, 0, NULL));
+    OK(attn__parameters_finish(ctx, set));
+    OK(attn_gradients_create(ctx, set, &gradients));
+    attn_tensor *x = make(ROWS, WIDTH), *y = make(ROWS, WIDTH), *a = attn_parameters_tensor(set, 0);
+    attn_tensor *inside = columns(attn_tensor_data(attn_gradients_flat(gradients)), ROWS, WIDTH, WIDTH);
+    OK(attn_tape_begin(ctx, tape, NULL));
+    OK(attn_tape_watch(ctx, tape, x, inside));
+    OK(attn_linear(ctx, tape, x, a, NULL, y));
+    assert_int_equal(attn_tape_backward(ctx, tape, 1, (const attn_tensor *const *)&y, NULL, 1, &gradients), ATTN_ERROR_INVALID_ARGUMENT);
+    OK(attn_tape_backward(ctx, tape, 1, (const attn_tensor *const *)&y, NULL, 0, NULL)); /* not asked for: nothing is shared */
+    attn_gradients_free(gradients);
+    attn__parameters_release(set);
+}
+
+/* the end of a long value is guarded too, when shorter ones came before it */
+static void test_long_after_short(void **state)
+{
+    (void)state;
+    attn_tensor *x = make(1, WIDTH), *g = make(1, WIDTH), *y = make(20 * ROWS, WIDTH), *gy = make(20 * ROWS, WIDTH), *z = make(1, WIDTH);
+    attn_tensor *end = columns((float *)attn_tensor_data(y) + (20 * ROWS - 1) * WIDTH, 1, WIDTH, WIDTH);
+    OK(attn_tape_begin(ctx, tape, NULL));
+    OK(attn_tape_watch(ctx, tape, x, g));
+    OK(attn_tape_watch(ctx, tape, y, gy));
+    assert_int_equal(attn_softmax(ctx, tape, x, end), ATTN_ERROR_BAD_STATE);
+    OK(attn_softmax(ctx, tape, x, z));
+}
+
+/* Rows of keys in no segment have a gradient of zero, also when the segments that repeat others make up their number. What the gradients of
+   the round before left in memory does not show. */
+static void test_rows_in_no_segment(void **state)
+{
+    (void)state;
+    const attn_segment halves[2] = {{0, ROWS / 2, 0, 0}, {ROWS / 2, ROWS / 2, 0, 1}}, again[2] = {{0, ROWS / 2, 0, 0}, {0, ROWS / 2, 0, 0}};
+    attn_tensor *query = with_heads(), *key = with_heads(), *value = with_heads(), *dk = with_heads(), *dv = with_heads(),
+                *y = with_heads();
+    attn_tensor *seed = with_heads();
+    attn_layout *queries = NULL, *keys = NULL;
+    OK(attn_layout_create(ctx, 2, &queries));
+    OK(attn_layout_create(ctx, 2, &keys));
+    OK(attn_layout_set(ctx, queries, 2, halves));
+    for (int round = 0; round < 2; round++) {
+        OK(attn_layout_set(ctx, keys, 2, round == 0 ? halves : again));
+        OK(attn_tape_begin(ctx, tape, NULL));
+        OK(attn_tape_watch(ctx, tape, key, dk));
+        OK(attn_tape_watch(ctx, tape, value, dv));
+        OK(attn_dot_product_attention(ctx, tape, query, key, value, queries, keys, NULL, NULL, y));
+        OK(attn_tape_backward(ctx, tape, 1, (const attn_tensor *const *)&y, (const attn_tensor *const *)&seed, 0, NULL));
+        for (int i = 0; i < ROWS * WIDTH; i++) {
+            int used = round == 0 || i < ROWS / 2 * WIDTH;
+            assert_true((((float *)attn_tensor_data(dk))[i] != 0) == used && (((float *)attn_tensor_data(dv))[i] != 0) == used);
+        }
+    }
+    attn_layout_free(queries);
+    attn_layout_free(keys);
+}
+
 /* tensors without rows have an address too */
 static void test_empty(void **state)
 {
@@ -285,6 +348,9 @@ int main(void)
         TEST(test_columns_beside_each_other),
         TEST(test_pieces_are_not_watched),
         TEST(test_parameters_are_guarded),
+        TEST(test_gradients_are_guarded),
+        TEST(test_long_after_short),
+        TEST(test_rows_in_no_segment),
         TEST(test_empty),
         TEST(test_part_and_whole),
     };

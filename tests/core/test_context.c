@@ -220,6 +220,10 @@ static void test_scratch(void **state)
     attn_context *ctx = create(3);
     attn_memory_report first = {.struct_size = sizeof first}, last = first;
     assert_int_equal(attn__worker_scratch_reserve(ctx, 0), ATTN_OK);
+    for (int64_t bytes = 1; bytes < 200; bytes++) {
+        assert_int_equal(attn__worker_scratch_reserve(ctx, bytes), ATTN_OK);
+        assert_true((char *)attn__worker_scratch(ctx, 1) - (char *)attn__worker_scratch(ctx, 0) >= bytes);
+    }
     for (int round = 0; round < 4; round++) {
         assert_int_equal(attn__enter(ctx), ATTN_OK);
         char *p = attn__scratch(ctx, 100), *q = attn__scratch(ctx, 5000000);

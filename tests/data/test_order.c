@@ -89,8 +89,27 @@ static void test_windows(void **state)
     attn_dataset_free(a);
 }
 
+/* the last number that a window may have, and not one more */
+static void test_most_windows(void **state)
+{
+    (void)state;
+    const int32_t tokens[4] = {1, 2, 3, 4};
+    attn_dataset_options o;
+    attn_dataset *a = NULL;
+    attn_batch batch;
+    OK(attn_dataset_options_init(&o, sizeof o));
+    OK(attn_batch_init(&batch, sizeof batch));
+    o.context = 2;
+    o.batch = 1;
+    OK(attn_dataset_tokens(ctx, tokens, 4, &o, &a));
+    OK(attn__dataset_seek(ctx, a, INT64_MAX / 4));
+    OK(attn_dataset_next(ctx, a, &batch));
+    assert_int_equal(attn_dataset_next(ctx, a, &batch), ATTN_ERROR_TOO_LARGE);
+    attn_dataset_free(a);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_windows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_windows), cmocka_unit_test(test_most_windows)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -212,6 +212,31 @@ static void test_size_limit(void **state)
     assert_false(sigismember(&set, SIGXFSZ));
 }
 
+/* a signal of the caller's own that waits already goes on waiting */
+static void test_size_limit_with_a_signal_pending(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    struct timespec at_once = {0, 0};
+    sigset_t limit, mask, pending;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, &mask);
+    raise(SIGXFSZ);
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 8;
+    setrlimit(RLIMIT_FSIZE, &small);
+    attn_status status = replace(path, "much longer than eight bytes");
+    setrlimit(RLIMIT_FSIZE, &before);
+    sigpending(&pending);
+    int waits = sigismember(&pending, SIGXFSZ);
+    if (waits) sigtimedwait(&limit, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    assert_int_equal(status, ATTN_ERROR_IO);
+    assert_true(waits);
+}
+
 static void test_links(void **state)
 {
     (void)state;
@@ -270,7 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_replaces, clean),   cmocka_unit_test_teardown(test_failure_leaves_the_old_file, clean),
         cmocka_unit_test_teardown(test_size_limit, clean), cmocka_unit_test_teardown(test_links, clean),
-        cmocka_unit_test_teardown(test_bad_paths, clean),
+        cmocka_unit_test_teardown(test_bad_paths, clean),  cmocka_unit_test_teardown(test_size_limit_with_a_signal_pending, clean),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

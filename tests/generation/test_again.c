@@ -66,6 +66,30 @@ static void test_longer_source(void **state)
     close_session(&s);
 }
 
+/* a source longer than any before takes its memory at the prompt: no step after it allocates, not the first one either */
+static void test_steps_after_a_longer_source(void **state)
+{
+    (void)state;
+    const int64_t source[2][2] = {{150, 100}, {2000, 1500}}, target[2] = {2, 1};
+    attn_transformer_options o = model_options(2, 2);
+    attn_generator_options g = defaults(2, 12);
+    session s;
+    o.context = 2000;
+    open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source[0], target);
+    for (int round = 0; round < 2; round++) {
+        model_batch_close(&s.batch);
+        model_batch_open(s.ctx, &s.batch, &o, 2, source[round], target, 4);
+        prompt(&s);
+        int64_t before = model_allocations(s.ctx);
+        for (int step = 0; step < 4; step++) {
+            int32_t tokens[2], finished[2];
+            OK(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished));
+            assert_int_equal(model_allocations(s.ctx), before);
+        }
+    }
+    close_session(&s);
+}
+
 /* the first token past the vocabulary is refused, and nothing has happened */
 static void test_token_past_the_end(void **state)
 {
@@ -90,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_again),
         cmocka_unit_test(test_longer_source),
+        cmocka_unit_test(test_steps_after_a_longer_source),
         cmocka_unit_test(test_token_past_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,10 @@ static void test_overlap(void **state)
     assert_false(attn__view_overlaps(&all, &none));
     assert_true(attn__view_overlaps(&a, &bytes));
     assert_false(attn__view_overlaps(&b, &bytes));
+    attn__view heads = {x, 1, 3, 4, 24, 8, ATTN_FLOAT64, 0}, last = {x + 19, 1, 1, 4, 4, 0, ATTN_FLOAT64, 0}; /* columns 16 to 20 */
+    assert_true(attn__view_overlaps(&heads, &last) && attn__view_overlaps(&last, &heads));
+    last.data = x + 20;
+    assert_false(attn__view_overlaps(&heads, &last) || attn__view_overlaps(&last, &heads));
 }
 
 typedef struct rows_case {

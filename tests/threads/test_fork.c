@@ -77,6 +77,26 @@ static void test_context(void **state)
     }
 }
 
+/* in a child as well the allocator gets back the sizes that it gave, and all of them */
+static void test_memory(void **state)
+{
+    (void)state;
+    if (!CAN_FORK) skip();
+    test_allocator allocator = {0};
+    attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 4);
+    scenario_whole(ctx, 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(MOST_SECONDS);
+        scenario_whole(ctx, 1);
+        attn_context_free(ctx);
+        _exit(allocator.wrong != 0 ? 2 : allocator.live_bytes != 0 || allocator.live_pointers != 0 ? 3 : 0);
+    }
+    expect_child(pid);
+    attn_context_free(ctx);
+    assert_true(allocator.wrong == 0 && allocator.live_bytes == 0);
+}
+
 static void test_grandchild(void **state)
 {
     (void)state;
@@ -201,7 +221,7 @@ static void test_while_another_thread_computes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_context), cmocka_unit_test(test_grandchild),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_context), cmocka_unit_test(test_memory), cmocka_unit_test(test_grandchild),
                                        cmocka_unit_test(test_in_the_middle), cmocka_unit_test(test_while_another_thread_computes)};
     return cmocka_run_group_tests(tests, create, NULL);
 }

@@ -117,6 +117,8 @@ static void test_errors(void **state)
     FAILS(ctx, attn_learning_rate(ctx, &o, 1, &rate), ATTN_ERROR_INVALID_ARGUMENT, "rate");
     o = schedule_of(0, 0, 0, 1, -1);
     FAILS(ctx, attn_learning_rate(ctx, &o, 1, &rate), ATTN_ERROR_INVALID_ARGUMENT, "final_rate");
+    o = schedule_of(ATTN_SCHEDULE_LINEAR, 1000, 1000, 1e305, 0); /* finite itself, but not times a step of the warm-up */
+    FAILS(ctx, attn_learning_rate(ctx, &o, 999, &rate), ATTN_ERROR_INVALID_ARGUMENT, "factor");
     o = schedule_of(ATTN_SCHEDULE_MONOGRAPH, 0, 0, 1, 0);
     o.width = 0;
     FAILS(ctx, attn_learning_rate(ctx, &o, 1, &rate), ATTN_ERROR_INVALID_ARGUMENT, "width");

@@ -65,6 +65,33 @@ static void test_pieces_of_unequal_length(void **state)
     }
 }
 
+/* segments that do not lie in row order cannot be cut: the batch is one piece then, of the same loss as the model's */
+static void test_pieces_need_order(void **state)
+{
+    (void)state;
+    const int64_t lengths[3] = {3, 2, 5};
+    const attn_segment turned[3] = {{7, 3, 0, 0}, {0, 2, 0, 1}, {2, 5, 0, 2}};
+    training_options o = training_defaults();
+    o.model.dropout_embedding = o.model.dropout_attention = o.model.dropout_sublayer = o.model.dropout_activation = 0;
+    for (int which = 0; which < 6; which++) { /* source turned, target turned, both; in one piece as well */
+        training t;
+        model_batch b;
+        attn_loss_report report = {.struct_size = sizeof report};
+        o.model.encoder_layers = 1;
+        o.trainer.micro_rows = which < 3 ? 5 : -1;
+        training_open(&t, &o);
+        model_batch_open(t.ctx, &b, &o.model, 3, lengths, lengths, 1);
+        if (which % 3 != 1) OK(t.ctx, attn_layout_set(t.ctx, b.source_layout, 3, turned));
+        if (which % 3 != 0) OK(t.ctx, attn_layout_set(t.ctx, b.target_layout, 3, turned));
+        OK(t.ctx, attn_transformer_loss(t.ctx, t.model, NULL, &b.batch, NULL, NULL, &report));
+        OK(t.ctx, attn_trainer_step(t.ctx, t.trainer, &b.batch, &t.report));
+        if (!(fabs(t.report.loss - report.sum / (double)report.count) < 1e-5))
+            fail_msg("case %d: the step's loss is %g, the model's %g", which, t.report.loss, report.sum / (double)report.count);
+        model_batch_close(&b);
+        training_close(&t);
+    }
+}
+
 static void test_threads_give_the_same_bits(void **state)
 {
     (void)state;
@@ -333,6 +360,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces_equal_the_whole),
                                        cmocka_unit_test(test_pieces_of_unequal_length),
+                                       cmocka_unit_test(test_pieces_need_order),
                                        cmocka_unit_test(test_threads_give_the_same_bits),
                                        cmocka_unit_test(test_loss_falls),
                                        cmocka_unit_test(test_nothing_is_allocated_after_the_second_step),
