@@ -51,11 +51,9 @@ static attn_status last_logits(const attn__call *call, attn_generator *g, const 
         status = kernels->copy(call->ctx, &from, 0, &to);
     }
     if (status == ATTN_OK) status = attn__transformer_logits(call, plan, &last, &logits);
-    const view all = {g->logits, g->options.sequences, 1, plan->output.out, plan->output.out, 0, plan->options.dtype, 0};
-    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) {
-        view from = attn__view_rows(logits.at, i, 1), to = attn__view_rows(all, owner[i], 1);
-        status = kernels->copy(call->ctx, &from, 0, &to);
-    }
+    const size_t bytes = (size_t)(plan->output.out * attn__dtype_bytes(plan->options.dtype));
+    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) /* by no kernel: a call that is cancelled would leave some rows new */
+        memcpy((char *)g->logits + (size_t)owner[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
     return status;
 }
 
