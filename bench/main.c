@@ -1,6 +1,6 @@
 #include <stdio.h>
 #include <string.h>
-#include "bench.h"
+#include "bench_attention.h"
 
 static const char HELP[] =
     "attn-bench: what libattn's speed is, as ratios within one run\n"
@@ -9,11 +9,16 @@ static const char HELP[] =
     "      the time of one training step over the time of its matrix products alone, measured in turns, threads pinned.\n"
     "      NAME: gpt-char, gpt-small, transformer-base, or all\n"
     "\n"
+    "  attn-bench attention [--variants NAME,NAME] [--from N] [--to N] [--heads N] [--size N] [--threads N] [--json] [--svg FILE]\n"
+    "      forward and backward of attention by mask and length: time, memory beyond inputs, outputs and gradients, and the power of\n"
+    "      n by which time grows. NAME: full, causal, window, longformer, bigbird, fixed, logarithmic, tenth\n"
+    "\n"
     "The products: forward, dX and dW of every linear layer, and 2 + 5 products of every 64 by 64 block of attention on or below the\n"
     "diagonal; nothing recomputed, buffers cycled as in the step, single-threaded sgemm tiles on the same threads.\n";
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "attention") == 0) return bench_attention(argc - 2, argv + 2);
     if (argc > 1 && strcmp(argv[1], "step") == 0) return bench_step(argc - 2, argv + 2);
     int help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0);
     fputs(HELP, help ? stdout : stderr);

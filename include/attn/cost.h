@@ -12,7 +12,9 @@ typedef struct attn_cost_report {
     uint64_t struct_size;
     int64_t parameters;       /* numbers in all parameters; a tied table counts once */
     int64_t forward;          /* multiply-adds of the products this library does with BLAS, each one; attention: two products of each block
-                                 that the mask lists: tiles of 64 queries (256 in sequences of more than 768) by 64 keys */
+                                 that the mask lists: tiles of 64 queries (256 in sequences of more than 768) by 64 keys; one with additive scores.
+                                 Without the products with tables of relative positions (ATTN_POSITIONS_RELATIVE);
+                                 of causal linear attention at most */
     int64_t backward;         /* the same of the backward; attention: five products of each block, or seven where there is little to share
                                  among threads; 0 without training */
     int64_t forward_formula;  /* multiply-adds of the monograph: projections (3.15), m n (d_k + d_v) a head, feed-forward (5.10) */
@@ -46,7 +48,7 @@ ATTN_API attn_status attn_transformer_describe(attn_context *ctx, const attn_tra
 /* The cost of an attention layer's forward and backward on segments as in query (covering each row once) and key, by the blocks that mask
    lists (NULL: all). bytes: parameters, inputs, projections and output once each; peak_bytes: the projections and the log-sum-exp; backward: with gradients
    of all inputs; prompt, decode and decode_bytes: 0.
-   SHAPE: counts differ, a boolean mask does not fit; UNSUPPORTED: a score that is not there yet. Since: 0.0.1 */
+   SHAPE: counts differ, a boolean mask does not fit. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options *options, const attn_layout *query,
                                          const attn_layout *key, const attn_mask *mask, attn_cost_report *report);
 ATTN_END

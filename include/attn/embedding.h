@@ -9,7 +9,8 @@ enum {
     ATTN_POSITIONS_LEARNED = 2,
     ATTN_POSITIONS_ROTARY = 3,
     ATTN_POSITIONS_T5 = 4,
-    ATTN_POSITIONS_ALIBI = 5
+    ATTN_POSITIONS_ALIBI = 5,
+    ATTN_POSITIONS_RELATIVE = 6
 };
 
 /* y = scale * table[token]. tokens: int32 or int64 of any dense shape, copied when a tape needs them; table [vocabulary, width];

@@ -44,7 +44,9 @@ typedef struct attn_transformer_options {
     int32_t gated;                /* 1: act(x G) * (x U) in place of act(x W_1), three matrices; 0 */
     int32_t learned_beta;         /* 1: Swish's beta is a parameter, one a layer (5.13); needs ATTN_ACTIVATION_SWISH; 0 */
     int32_t parallel_block;       /* 1: the sub-layers of a layer read one norm and are added together; 0 */
-    int32_t positions;         /* ATTN_POSITIONS_*: SINUSOIDAL (5.2), LEARNED (5.9) or NONE; the others UNSUPPORTED for now; SINUSOIDAL */
+    int32_t
+        positions; /* ATTN_POSITIONS_*: SINUSOIDAL (5.2) or LEARNED (5.9), added to the embeddings; ROTARY, T5 (one table a stack), ALIBI or RELATIVE
+                                  (one pair of tables a stack), inside self-attention; NONE; SINUSOIDAL */
     int32_t tie;               /* ATTN_TIE_* bits; NONE */
     int32_t attention_bias;    /* 1: query, key, value and output projections have biases; 1 */
     int32_t feed_forward_bias; /* 1 */
@@ -64,13 +66,28 @@ typedef struct attn_transformer_options {
     double dropout_attention;    /* on attention weights (6.10); 0 */
     double dropout_sublayer;     /* on each sub-layer's output before it is added; 0 */
     double dropout_activation;   /* inside the feed-forward, after the activation; 0 */
+    /* since 0.0.2: of self-attention, as in attn_attention_options and attn_rotary_options */
+    int64_t position_buckets; /* T5, both sides in an encoder and one in a decoder; 32 */
+    int64_t position_reach;   /* T5, RELATIVE; 128 */
+    int64_t rotated;          /* ATTN_DERIVED */
+    int32_t rotary_pairing;   /* ATTN_ROTARY_HALVES */
+    int32_t rotary_scaling;   /* ATTN_ROTARY_PLAIN */
+    int32_t scaled_scores;    /* 0: scores are not divided by the root of the head size (T5), in cross-attention neither; 1 */
+    int32_t query_key_norm;   /* ATTN_QUERY_KEY_NONE; epsilon as norm_epsilon */
+    int32_t gated_attention;  /* gated_output of every attention; 0 */
+    int32_t reserved;         /* 0 */
+    double rotary_factor;     /* 1 */
+    double rotary_context;    /* 2048 */
+    double rotary_low;        /* 1 */
+    double rotary_high;       /* 32 */
+    double rotary_magnitude;  /* 0 */
 } attn_transformer_options;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_options_init(attn_transformer_options *options, uint64_t size);
 
 /* Writes the options of a known system into size bytes at options, to be used as they are or changed. INVALID_ARGUMENT: no such name.
-   Some presets can be described and costed, not yet created (bert-base, t5-small, llama-7b, palm-8b, vit-base). Since: 0.0.1 */
+   Some presets can be described and costed, not yet created (bert-base, vit-base). Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_preset(attn_context *ctx, const char *name, attn_transformer_options *options, uint64_t size);
 /* The name of preset `index`, from 0: a constant; NULL past the end. From any thread. Since: 0.0.1 */
 ATTN_API const char *attn_transformer_preset_name(int64_t index);

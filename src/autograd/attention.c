@@ -1,12 +1,16 @@
-#include <attn/attention.h>
+#include <attn/inspect.h>
 #include <math.h>
 #include "../core/options.h"
-#include "arguments.h"
+#include "attention_bias.h"
 
 typedef struct attention_saved {
     attn__attention_settings settings;
+    attn__attention_bias bias;
+    view vector;       /* of additive scores; data NULL: none */
     void *log_sum_exp; /* [heads, query rows] */
 } attention_saved;
+
+enum { ATTENTION_INPUTS = 8 }; /* query, key, value, four tables of biases, and the vector of additive scores */
 
 static attn__attention_arguments arguments_of(const attn__attention_settings *settings, const view *query, const view *key,
                                               const view *value, const view *output, void *log_sum_exp)
@@ -21,16 +25,9 @@ static attn__attention_arguments arguments_of(const attn__attention_settings *se
                                        .mask = settings->mask,
                                        .scale = settings->scale,
                                        .soft_cap = settings->soft_cap,
-                                       .dropout = settings->dropout};
-}
-
-/* 1 when the segments, in their order, tile rows 0 .. rows - 1 */
-static int tiles(attn__segments segments, int64_t rows)
-{
-    int64_t next = 0;
-    for (int64_t i = 0; i < segments.count; i++)
-        if (segments.at[i].start == next) next += segments.at[i].length;
-    return next == rows;
+                                       .dropout = settings->dropout,
+                                       .bias = settings->bias,
+                                       .score_vector = settings->score_vector != NULL ? settings->score_vector->at : (view){.data = NULL}};
 }
 
 /* Where the gradient of one argument goes. A buffer of its own when it is not wanted (the kernel writes all three), or when another
@@ -56,7 +53,7 @@ static attn_status destine(attn_context *ctx, attn_tape *tape, const attn__value
         out->at = attn__view_heads(temporary.at, input->at.heads);
         out->add = 0;
     }
-    if (!out->add && !tiles(segments, input->at.rows)) {
+    if (!out->add && !attn__segments_tile(segments, input->at.rows)) {
         out->add = 1;
         return attn__fill_view(ctx, 0, &out->at);
     }
@@ -75,9 +72,16 @@ static attn_status attention_back(attn_context *ctx, attn_tape *tape, attn__reco
     const attn__attention_settings *settings = &saved->settings;
     const attn__kernels *k;
     destination dq, dk, dv;
+    attn__attention_bias bias = saved->bias;
+    view *tables[] = {&bias.d_distance, &bias.d_relative_keys, &bias.d_relative_values, &bias.d_pair};
     attn__attention_arguments a = arguments_of(settings, &query->at, &key->at, &value->at, &record->output[0].at, saved->log_sum_exp);
     attn_status status = attn__kernels_for(ctx, query->at.dtype, &k);
     if (status == ATTN_OK) status = attn__tape_arrived(ctx, tape, &record->output[0], &a.d_output, NULL);
+    if (settings->bias != NULL) a.bias = &bias;
+    for (int i = 0; i < 4 && status == ATTN_OK && settings->bias != NULL; i++)
+        status = attn__tape_added(ctx, tape, &record->input[3 + i], tables[i]);
+    if (status == ATTN_OK && saved->vector.data != NULL) status = attn__tape_added(ctx, tape, &record->input[7], &a.d_score_vector);
+    a.score_vector = saved->vector;
     if (status == ATTN_OK) status = destine(ctx, tape, query, 1, settings->query_segments, &dq);
     if (status == ATTN_OK) status = destine(ctx, tape, key, key->id != query->id, settings->key_segments, &dk);
     if (status == ATTN_OK) status = destine(ctx, tape, value, value->id != query->id && value->id != key->id, settings->key_segments, &dv);
@@ -96,12 +100,13 @@ static attn_status attention_back(attn_context *ctx, attn_tape *tape, attn__reco
 attn_status attn__attend(attn_context *ctx, attn_tape *tape, const attn__value *query, const attn__value *key, const attn__value *value,
                          const attn__attention_settings *settings, attn__value *output)
 {
-    const attn__value *inputs[] = {query, key, value};
+    const attn__value *inputs[ATTENTION_INPUTS] = {
+        query, key, value, settings->distance, settings->relative_keys, settings->relative_values, settings->pair, settings->score_vector};
     attn__value *outputs[] = {output};
     const attn__kernels *k;
     void *log_sum_exp = NULL;
     attn__record *record = NULL;
-    int keeps = attn__tape_keeps(tape, 3, inputs);
+    int keeps = attn__tape_keeps(tape, ATTENTION_INPUTS, inputs);
     attn_status status = attn__kernels_for(ctx, query->at.dtype, &k);
     if (status == ATTN_OK && keeps) {
         status = attn__tape_memory(ctx, tape, query->at.heads * query->at.rows * attn__dtype_bytes(query->at.dtype), &log_sum_exp);
@@ -109,11 +114,29 @@ attn_status attn__attend(attn_context *ctx, attn_tape *tape, const attn__value *
     }
     if (status != ATTN_OK) return status;
     attn__attention_arguments a = arguments_of(settings, &query->at, &key->at, &value->at, &output->at, log_sum_exp);
+    a.entropy = settings->entropy;
     status = k->attention(ctx, &a);
-    if (status == ATTN_OK) status = attn__tape_record(ctx, tape, attention_back, 3, inputs, 1, outputs, sizeof(attention_saved), &record);
-    if (status == ATTN_OK && record != NULL)
-        *(attention_saved *)record->saved = (attention_saved){.settings = *settings, .log_sum_exp = log_sum_exp};
+    if (status == ATTN_OK)
+        status = attn__tape_record(ctx, tape, attention_back, ATTENTION_INPUTS, inputs, 1, outputs, sizeof(attention_saved), &record);
+    if (status != ATTN_OK || record == NULL) return status;
+    attention_saved *saved = record->saved;
+    *saved = (attention_saved){.settings = *settings, .log_sum_exp = log_sum_exp};
+    if (settings->score_vector != NULL) saved->vector = settings->score_vector->at;
+    saved->settings.score_vector = NULL; /* the caller's; the view above stays */
+    if (settings->bias != NULL) {
+        saved->bias = *settings->bias;
+        saved->settings.bias = &saved->bias;
+    }
     return status;
+}
+
+attn_status attn__attention_weights(attn_context *ctx, const view *query, const view *key, const attn__attention_settings *settings,
+                                    const attn__weights_part *part, view *weights)
+{
+    const attn__kernels *k;
+    const attn__attention_arguments a = arguments_of(settings, query, key, key, query, NULL); /* values and output are not looked at */
+    attn_status status = attn__kernels_for(ctx, query->dtype, &k);
+    return status == ATTN_OK ? k->attention_weights(ctx, &a, part, weights) : status;
 }
 
 static const attn_dot_product_options defaults = {.struct_size = sizeof(attn_dot_product_options), .scale = -1, .derive_scale = 1};
@@ -128,7 +151,7 @@ attn_status attn_dot_product_options_init(attn_dot_product_options *options, uin
     return attn__options_init(options, size, &defaults, sizeof defaults);
 }
 
-static attn_status read_options(attn_context *ctx, const attn_dot_product_options *options, int64_t size, attn_dot_product_options *o)
+attn_status attn__dot_product_read(attn_context *ctx, const attn_dot_product_options *options, int64_t size, attn_dot_product_options *o)
 {
     attn_status status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, sizeof defaults, o);
     if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", o, fields);
@@ -156,12 +179,17 @@ static attn_status check_queries(attn_context *ctx, const attn_layout *layout, a
     return status;
 }
 
-static attn_status check_shapes(attn_context *ctx, const view *query, const view *key, const view *value, const view *output)
+static attn_status check_heads(attn_context *ctx, const view *query, const view *key)
 {
     if (key->heads == 0 ? query->heads != 0 : query->heads % key->heads != 0)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "query: got %lld heads, expected a multiple of the %lld heads of key",
                           (long long)query->heads, (long long)key->heads);
-    attn_status status = attn__expect_shape(ctx, "key", key, -1, -1, query->width);
+    return attn__expect_shape(ctx, "key", key, -1, -1, query->width);
+}
+
+static attn_status check_shapes(attn_context *ctx, const view *query, const view *key, const view *value, const view *output)
+{
+    attn_status status = check_heads(ctx, query, key);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "value", value, key->rows, key->heads, -1);
     if (status == ATTN_OK) status = attn__expect_shape(ctx, "output", output, query->rows, query->heads, value->width);
     if (status == ATTN_OK) status = attn__expect_apart(ctx, "output", output, "query", query);
@@ -188,25 +216,54 @@ static attn_status check_layouts(attn_context *ctx, attn_tape *tape, const attn_
     return status == ATTN_OK ? attn__segments_copy(ctx, attn__tape_records(ctx, tape), *keys, keys) : status;
 }
 
-static attn_status dot_product_attention(attn_context *ctx, attn_tape *tape, const attn_tensor *query, const attn_tensor *key,
-                                         const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout,
-                                         const attn_mask *mask, const attn_dot_product_options *options, attn_tensor *output)
+typedef struct attention_tensors {
+    const attn_tensor *query, *key, *value;
+    const attn_layout *query_layout, *key_layout;
+    const attn_mask *mask;
+    int64_t biases_count;
+    const attn_attention_bias *const *biases;
+    const attn_tensor *vector; /* of additive scores, when additive */
+    int additive;
+} attention_tensors;
+
+enum { ADDITIVE_SIZE = 32768 };
+
+static attn_status read_vector(attn_context *ctx, attn_tape *tape, const attention_tensors *in, const view *query, const view *output,
+                               attn__value *vector, attn__attention_settings *settings)
+{
+    if (!in->additive) return ATTN_OK;
+    if (query->width > ADDITIVE_SIZE)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "query: got a size of %lld, expected at most %d", (long long)query->width, ADDITIVE_SIZE);
+    attn_status status = attn__argument_input(ctx, tape, "vector", in->vector, query->dtype, vector);
+    if (status == ATTN_OK) status = attn__expect_shape(ctx, "vector", &vector->at, query->heads, 1, query->width);
+    if (status == ATTN_OK) status = attn__expect_apart(ctx, "output", output, "vector", &vector->at);
+    settings->score_vector = vector;
+    return status;
+}
+
+static attn_status dot_product_attention(attn_context *ctx, attn_tape *tape, const attention_tensors *in,
+                                         const attn_dot_product_options *options, attn_tensor *output)
 {
     view q, k, v, y;
     attn__value vq, vk, vv, vy;
     attn_dot_product_options o;
+    attn__bias_arguments biases;
+    attn__value vector;
     attn__attention_settings settings = {.scale = 0};
     attn_status status = attn__tape_check(ctx, tape);
-    if (status == ATTN_OK) status = attn__heads(ctx, "query", query, 0, &q);
-    if (status == ATTN_OK) status = attn__heads(ctx, "key", key, q.dtype, &k);
-    if (status == ATTN_OK) status = attn__heads(ctx, "value", value, q.dtype, &v);
+    if (status == ATTN_OK) status = attn__heads(ctx, "query", in->query, 0, &q);
+    if (status == ATTN_OK) status = attn__heads(ctx, "key", in->key, q.dtype, &k);
+    if (status == ATTN_OK) status = attn__heads(ctx, "value", in->value, q.dtype, &v);
     if (status == ATTN_OK) status = attn__heads(ctx, "output", output, q.dtype, &y);
     if (status == ATTN_OK) status = check_shapes(ctx, &q, &k, &v, &y);
-    if (status == ATTN_OK) status = read_options(ctx, options, q.width, &o);
-    if (status == ATTN_OK) status = check_layouts(ctx, tape, query_layout, key_layout, &q, &k, mask, &settings);
-    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "query", query, &q, &vq);
-    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "key", key, &k, &vk);
-    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "value", value, &v, &vv);
+    if (status == ATTN_OK) status = attn__dot_product_read(ctx, options, in->additive ? 1 : q.width, &o);
+    if (status == ATTN_OK) status = read_vector(ctx, tape, in, &q, &y, &vector, &settings);
+    if (status == ATTN_OK) status = check_layouts(ctx, tape, in->query_layout, in->key_layout, &q, &k, in->mask, &settings);
+    const attn__bias_call call = {&q, &v, &y, settings.query_segments, settings.key_segments};
+    if (status == ATTN_OK) status = attn__bias_read(ctx, tape, in->biases_count, in->biases, &call, &biases, &settings);
+    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "query", in->query, &q, &vq);
+    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "key", in->key, &k, &vk);
+    if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "value", in->value, &v, &vv);
     if (status == ATTN_OK) status = attn__tape_output(ctx, tape, "output", output, &y, &vy);
     if (status != ATTN_OK) return status;
     settings.scale = o.scale;
@@ -221,5 +278,80 @@ attn_status attn_dot_product_attention(attn_context *ctx, attn_tape *tape, const
 {
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    return attn__leave(ctx, dot_product_attention(ctx, tape, query, key, value, query_layout, key_layout, mask, options, output));
+    const attention_tensors in = {query, key, value, query_layout, key_layout, mask, 0, NULL, NULL, 0};
+    return attn__leave(ctx, dot_product_attention(ctx, tape, &in, options, output));
+}
+
+attn_status attn_biased_attention(attn_context *ctx, attn_tape *tape, const attn_tensor *query, const attn_tensor *key,
+                                  const attn_tensor *value, const attn_layout *query_layout, const attn_layout *key_layout,
+                                  const attn_mask *mask, const attn_dot_product_options *options, int64_t count,
+                                  const attn_attention_bias *const *biases, attn_tensor *output)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    const attention_tensors in = {query, key, value, query_layout, key_layout, mask, count, biases, NULL, 0};
+    return attn__leave(ctx, dot_product_attention(ctx, tape, &in, options, output));
+}
+
+static attn_status take_weights(attn_context *ctx, const attn__attention_settings *settings, const view *query, const view *key,
+                                const attn__weights_part *part, attn_tensor *tensor)
+{
+    if (part->pair < 0 || part->pair >= settings->query_segments.count)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "segment: got %lld, expected one of the %lld", (long long)part->pair,
+                          (long long)settings->query_segments.count);
+    const attn_segment *q = &settings->query_segments.at[part->pair], *k = &settings->key_segments.at[part->pair];
+    view weights;
+    attn_status status = attn__weights_view(ctx, "weights", tensor, query->dtype, k->length, &weights);
+    if (status == ATTN_OK && (part->row < 0 || part->row > q->length || weights.rows > q->length - part->row))
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "row: got %lld and %lld rows of weights, expected some of the segment's %lld",
+                            (long long)part->row, (long long)weights.rows, (long long)q->length);
+    if (status == ATTN_OK && (part->head < 0 || part->head > query->heads || weights.heads > query->heads - part->head))
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "head: got %lld and %lld heads of weights, expected some of the %lld",
+                            (long long)part->head, (long long)weights.heads, (long long)query->heads);
+    if (status == ATTN_OK) status = attn__expect_apart(ctx, "weights", &weights, "query", query);
+    if (status == ATTN_OK) status = attn__expect_apart(ctx, "weights", &weights, "key", key);
+    return status == ATTN_OK ? attn__attention_weights(ctx, query, key, settings, part, &weights) : status;
+}
+
+static attn_status attention_weights(attn_context *ctx, const attention_tensors *in, const attn_dot_product_options *options,
+                                     const attn__weights_part *part, attn_tensor *weights)
+{
+    view q, k;
+    attn_dot_product_options o;
+    attn__bias_arguments biases;
+    attn__attention_settings settings = {.scale = 0};
+    attn_status status = attn__heads(ctx, "query", in->query, 0, &q);
+    if (status == ATTN_OK) status = attn__heads(ctx, "key", in->key, q.dtype, &k);
+    if (status == ATTN_OK) status = check_heads(ctx, &q, &k);
+    if (status == ATTN_OK) status = attn__dot_product_read(ctx, options, q.width, &o);
+    if (status == ATTN_OK) status = check_layouts(ctx, NULL, in->query_layout, in->key_layout, &q, &k, in->mask, &settings);
+    const attn__bias_call call = {&q, &k, &q, settings.query_segments, settings.key_segments};
+    if (status == ATTN_OK) status = attn__bias_read(ctx, NULL, in->biases_count, in->biases, &call, &biases, &settings);
+    if (status != ATTN_OK) return status;
+    settings.scale = o.scale;
+    settings.soft_cap = o.soft_cap;
+    return take_weights(ctx, &settings, &q, &k, part, weights);
+}
+
+attn_status attn_attention_weights(attn_context *ctx, const attn_tensor *query, const attn_tensor *key, const attn_layout *query_layout,
+                                   const attn_layout *key_layout, const attn_mask *mask, const attn_dot_product_options *options,
+                                   int64_t count, const attn_attention_bias *const *biases, int64_t segment, int64_t row, int64_t head,
+                                   attn_tensor *weights)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    const attention_tensors in = {query, key, NULL, query_layout, key_layout, mask, count, biases, NULL, 0};
+    const attn__weights_part part = {segment, row, head};
+    return attn__leave(ctx, attention_weights(ctx, &in, options, &part, weights));
+}
+
+attn_status attn_additive_attention(attn_context *ctx, attn_tape *tape, const attn_tensor *query, const attn_tensor *key,
+                                    const attn_tensor *value, const attn_tensor *vector, const attn_layout *query_layout,
+                                    const attn_layout *key_layout, const attn_mask *mask, const attn_dot_product_options *options,
+                                    attn_tensor *output)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    const attention_tensors in = {query, key, value, query_layout, key_layout, mask, 0, NULL, vector, 1};
+    return attn__leave(ctx, dot_product_attention(ctx, tape, &in, options, output));
 }

@@ -36,8 +36,8 @@ static attn_status copy_tokens(attn_context *ctx, attn_tape *tape, const view *t
     *out = *tokens;
     out->row_stride = 1;
     attn__arena *arena = attn__tape_records(ctx, tape);
-    out->data = ctx->dry ? attn__arena_pretend(arena, tokens->rows * bytes) : attn__arena_take(arena, tokens->rows * bytes);
-    if (out->data == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "tokens");
+    out->data = attn__take(ctx, arena, tokens->rows * bytes, "tokens");
+    if (out->data == NULL) return attn__arena_status(arena);
     for (int64_t i = 0; !ctx->dry && i < tokens->rows; i++)
         memcpy((char *)out->data + i * bytes, (const char *)tokens->data + i * tokens->row_stride * bytes, (size_t)bytes);
     return ATTN_OK;

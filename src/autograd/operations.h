@@ -13,6 +13,8 @@ attn_status attn__linear(attn_context *ctx, attn_tape *tape, const attn__value *
 /* y = dropout(act(x G^T + b_g) * (x U^T + b_u)); weight [2 out, in]: gate rows, then up rows */
 attn_status attn__linear_gated(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *weight, const attn__value *bias,
                                const attn__activation *act, const attn__value *beta, const attn__dropout *drop, attn__value *y);
+/* y_h = x_h W_h^T for every head; x [rows, heads, in], weight [heads out, in], y [rows, heads, out] */
+attn_status attn__linear_heads(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *weight, attn__value *y);
 attn_status attn__activate(attn_context *ctx, attn_tape *tape, const attn__activation *act, const attn__value *beta, const attn__value *x,
                            attn__value *y);
 
@@ -31,9 +33,39 @@ typedef struct attn__attention_settings {
     const attn_mask *mask;
     double scale, soft_cap;
     attn__dropout dropout;
+    const attn__attention_bias *bias;                                     /* kinds, reach and extents; NULL: none. Copied. */
+    const attn__value *distance, *relative_keys, *relative_values, *pair; /* its tables, where the bias has them; NULL: absent */
+    const attn__value *score_vector;                                      /* [heads, size]: additive scores; NULL: products */
+    void *entropy;                                                        /* [heads, query rows], filled by the forward; NULL: not wanted */
 } attn__attention_settings;
 attn_status attn__attend(attn_context *ctx, attn_tape *tape, const attn__value *query, const attn__value *key, const attn__value *value,
                          const attn__attention_settings *settings, attn__value *output);
+
+/* options over the defaults, checked for heads of `size` columns; scale is filled in */
+struct attn_dot_product_options;
+attn_status attn__dot_product_read(attn_context *ctx, const struct attn_dot_product_options *options, int64_t size,
+                                   struct attn_dot_product_options *out);
+
+/* weights [rows, heads, keys] of a part of these queries and keys; nothing is recorded */
+attn_status attn__attention_weights(attn_context *ctx, const view *query, const view *key, const attn__attention_settings *settings,
+                                    const attn__weights_part *part, view *weights);
+
+/* y = f(x); log_scale as in the kernel table; directions and log_scale outlive the record */
+attn_status attn__feature_map(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__features *features, void *log_scale,
+                              attn__value *y);
+/* segments, key_scale and state outlive the record; a state goes without a tape */
+typedef struct attn__linear_settings {
+    attn__segments query_segments, key_segments;
+    const void *key_scale;
+    void *state;
+    int32_t causal, reserved;
+} attn__linear_settings;
+/* queries and keys are features */
+attn_status attn__linear_attend(attn_context *ctx, attn_tape *tape, const attn__value *query, const attn__value *key,
+                                const attn__value *value, const attn__linear_settings *settings, attn__value *output);
+/* y_s = E[:, :n] x_s; segments outlive the record */
+attn_status attn__project_sequence(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *projection,
+                                   attn__segments segments, attn__value *y);
 
 attn_status attn__softmax(attn_context *ctx, attn_tape *tape, int log, const attn__value *x, attn__value *y);
 /* y = dropout(scale * table[token] + position); kind ATTN_POSITIONS_NONE, _SINUSOIDAL, _LEARNED. tokens NULL: x is given instead of table */
@@ -46,6 +78,13 @@ attn_status attn__cross_entropy(attn_context *ctx, attn_tape *tape, attn__value 
                                 int64_t ignored, int32_t mean, attn__value *loss, attn__loss_sums *sums);
 /* the caller's options over the defaults, checked; NULL: the defaults */
 attn_status attn__cross_entropy_read(attn_context *ctx, const attn_cross_entropy_options *options, attn_cross_entropy_options *out);
+/* options read over the defaults and checked for heads of `size` columns; `rotated` is filled in */
+struct attn_rotary_options;
+attn_status attn__rotary_read(attn_context *ctx, const struct attn_rotary_options *options, int64_t size, struct attn_rotary_options *out);
+/* what the kernels take, its frequencies in the arena; places are the caller's to add */
+attn_status attn__rotary_of(attn_context *ctx, attn__arena *arena, const struct attn_rotary_options *options, attn__rotary *out);
+/* heads of x turned by the positions of its rows; frequencies and places outlive the record */
+attn_status attn__rotate(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__rotary *rotary, attn__value *y);
 attn_status attn__drop(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__dropout *drop, attn__value *y);
 attn_status attn__add(attn_context *ctx, attn_tape *tape, const attn__value *a, const attn__value *b, attn__value *y);
 attn_status attn__multiply_elements(attn_context *ctx, attn_tape *tape, const attn__value *a, const attn__value *b, attn__value *y);

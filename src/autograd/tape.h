@@ -73,6 +73,8 @@ attn_status attn__tape_fresh(attn_context *ctx, attn_tape *tape, const view *lik
 /* The gradient of input is exactly that buffer, which arrived at an output (or came from attn__tape_fresh, or from attn__tape_wanted for another input): shares it
    without a copy when input has none yet, adds otherwise. */
 attn_status attn__tape_pass(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient);
+/* The gradient of input is the caller's, which is read and never written: without a copy when input has none yet, added otherwise. */
+attn_status attn__tape_lend(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient);
 /* Puts memory of the tape's own as the gradient of input (logits that became their own gradient). input must have none yet, else adds. */
 attn_status attn__tape_adopt(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient);
 

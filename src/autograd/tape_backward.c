@@ -81,9 +81,9 @@ static attn_status seed(attn_context *ctx, attn_tape *tape, const attn__value *o
 {
     view to;
     int add;
+    if (gradient != NULL && gradient->data != NULL) return attn__tape_lend(ctx, tape, output, gradient);
     attn_status status = attn__tape_wanted(ctx, tape, output, &to, &add);
     if (status != ATTN_OK || to.data == NULL) return status;
-    if (gradient != NULL && gradient->data != NULL) return attn__copy_view(ctx, gradient, add, &to);
     if (!add) return attn__fill_view(ctx, 1, &to);
     attn__value ones;
     status = attn__tape_temporary(ctx, NULL, to.rows, to.heads * to.width, to.dtype, &ones);

@@ -296,6 +296,17 @@ attn_status attn__tape_pass(attn_context *ctx, attn_tape *tape, const attn__valu
     return ATTN_OK;
 }
 
+attn_status attn__tape_lend(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient)
+{
+    attn__slot *slot = attn__slot_at(tape, input->id);
+    if (!attn__view_dense(gradient) || slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
+    attn_status status = block_new(ctx, tape, gradient->data, 0, -1, &slot->block);
+    if (status != ATTN_OK) return status;
+    attn__block_at(tape, slot->block)->references++; /* the lender's: nobody writes to it */
+    slot->complete = 1;
+    return ATTN_OK;
+}
+
 attn_status attn__tape_adopt(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient)
 {
     if (input->id < 0) return ATTN_OK;

@@ -19,7 +19,7 @@ static const char *const dtypes[] = {"", "float32", "float64"};
 static const char *const norms[] = {"layer norm", "RMS norm"};
 static const char *const placements[] = {"after each part", "before each part"};
 static const char *const activations[] = {"identity", "ReLU", "GELU", "GELU (tanh)", "Swish", "sigmoid", "tanh"};
-static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary", "T5 (relative)", "ALiBi"};
+static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary", "T5 (relative)", "ALiBi", "relative"};
 static const char *const ties[] = {"none", "output with input", "source with target", "output, source and target"};
 static const char *const starts[] = {"Xavier", "scaled normal"};
 

@@ -9,7 +9,7 @@ static const char *const token_kinds[] = {"characters", "bytes", NULL};
 static const char *const activations[] = {"relu",  "gelu",  "gelu-tanh",  "swish",  "sigmoid", "tanh",
                                           "reglu", "geglu", "geglu-tanh", "swiglu", "glu",     NULL};
 static const char *const placements[] = {"post", "pre", NULL};
-static const char *const positions[] = {"none", "sinusoidal", "learned", NULL};
+static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary", "t5", "alibi", "relative", NULL};
 static const char *const ties[] = {"none", "output", NULL};
 static const char *const optimizers[] = {"adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "monograph", "linear", "cosine", "inverse-sqrt", NULL};

@@ -2,6 +2,7 @@
 
 #define ALIGNMENT 64
 #define BLOCKS 64
+#define GROWTH 4
 #define SMALLEST_BLOCK (INT64_C(1) << 20)
 #define DRY_BITS 44 /* each dry arena has a range of 2^44 addresses */
 
@@ -10,8 +11,8 @@ typedef struct block {
     int64_t size, used;
 } block;
 
-/* Blocks 0 .. current hold what is taken, later ones are empty and kept for the next round. A block is at least as large as
-   all earlier ones together, so a table of 64 cannot fill before memory does. */
+/* Blocks 0 .. current hold what is taken, later ones are empty and kept for the next round. A block has at least a quarter of what
+   all earlier ones have together, so that little is taken in vain and a table of 64 still holds more than a terabyte. */
 struct attn__arena {
     attn__memory *memory;
     int64_t count, current;
@@ -140,7 +141,7 @@ void *attn__arena_take(attn__arena *arena, int64_t bytes)
     int64_t asked;
     if (round_up(bytes, &asked)) return fail(arena, ATTN_ERROR_TOO_LARGE);
     if (arena->dry > 0) return take_dry(arena, asked);
-    attn_status status = make_room(arena, asked, larger(larger(SMALLEST_BLOCK, arena->joined), capacity(arena)));
+    attn_status status = make_room(arena, asked, larger(larger(SMALLEST_BLOCK, arena->joined), capacity(arena) / GROWTH));
     if (status != ATTN_OK) return fail(arena, status);
     block *b = &arena->blocks[arena->current];
     void *pointer = b->base + b->used;

@@ -71,6 +71,13 @@ attn_status attn__leave(attn_context *ctx, attn_status code)
     return code;
 }
 
+void *attn__take(attn_context *ctx, attn__arena *arena, int64_t bytes, const char *what)
+{
+    void *pointer = ctx->dry ? attn__arena_pretend(arena, bytes) : attn__arena_take(arena, bytes);
+    if (pointer == NULL) attn__fail_memory(ctx, attn__arena_status(arena), what);
+    return pointer;
+}
+
 void *attn__scratch(attn_context *ctx, int64_t bytes)
 {
     void *pointer = attn__arena_take(ctx->scratch, bytes);

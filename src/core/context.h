@@ -25,6 +25,7 @@ struct attn_context {
     attn__counts counts;
     char error[512];
     int saved_omp_threads; /* what the BLAS guard gives back to the caller */
+    const void *observer;  /* opaque: what a module is to tell about itself in this call; NULL: nothing */
 };
 
 /* Sets the text and gives back the code. A text names the argument, what it got and what it expected. */
@@ -41,6 +42,8 @@ attn_status attn__enter(attn_context *ctx);
 attn_status attn__leave(attn_context *ctx, attn_status code);
 int attn__context_valid(const attn_context *ctx);
 
+/* of any arena; counted only, in a cost report; NULL after attn__fail_memory with `what` */
+void *attn__take(attn_context *ctx, attn__arena *arena, int64_t bytes, const char *what);
 void *attn__scratch(attn_context *ctx, int64_t bytes);                                         /* NULL after attn__fail_memory */
 attn_status attn__worker_scratch_reserve(attn_context *ctx, int64_t bytes_per_worker);         /* before attn__run, never inside */
 void *attn__worker_scratch(attn_context *ctx, int32_t worker);                                 /* 64-byte aligned, inside tiles */

@@ -2,7 +2,7 @@
 
 /* The build passes both; a compiler called by hand need not. */
 #ifndef ATTN__VERSION
-#define ATTN__VERSION "0.0.1"
+#define ATTN__VERSION "0.0.2"
 #endif
 #ifndef ATTN__BLAS
 #define ATTN__BLAS "unknown"

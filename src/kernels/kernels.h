@@ -1,7 +1,9 @@
 #ifndef ATTN_KERNELS_KERNELS_H
 #define ATTN_KERNELS_KERNELS_H
 #include <attn/embedding.h>
+#include <attn/linear_attention.h>
 #include <attn/loss.h>
+#include <attn/rotary.h>
 #include "../core/context.h"
 #include "../core/random.h"
 #include "../tensor/layout.h"
@@ -26,16 +28,75 @@ typedef struct attn__activation {
     const view *learned_beta;
 } attn__activation;
 
+/* What a score gains from where query i and key j stand, t = position of j - position of i, before the cap. Each part may be absent (data
+   NULL). d_*: backward, added to; data NULL: not wanted.
+   distance_kind 0: none; LINEAR -slope_h |t|, with slopes table [1, heads], or without a table attn__alibi_slope; BUCKETS table[bucket(t), h], table [buckets, heads] (attn__bucket).
+   relative: scale q_i . keys[c] in the scores and w_ij values[c] in the output, c = clip(t) + reach, both [2 reach + 1, ..].
+   pair: pair[s, h, i, j] with strides of segment, head, query and key (0: shared). */
+enum { ATTN__DISTANCE_LINEAR = 1, ATTN__DISTANCE_BUCKETS = 2 };
+typedef struct attn__attention_bias {
+    int32_t distance_kind, both_sides; /* both_sides: half of the buckets are for keys after the query */
+    int64_t furthest, reach;           /* furthest: distances from here share the last bucket */
+    view distance, d_distance;
+    view relative_keys, d_relative_keys, relative_values, d_relative_values;
+    view pair, d_pair; /* data and dtype; d_pair lies dense in pair's extents */
+    int64_t pair_stride[4], pair_extent[4];
+} attn__attention_bias;
+
 typedef struct attn__attention_arguments {
     view query, key, value, output;         /* [rows, heads, size]; key and value [rows, key_heads, ...] */
     void *log_sum_exp;                      /* [heads, query rows] of the table's dtype, kept for the backward, or NULL */
+    void *entropy;                          /* forward: [heads, query rows], - sum of w ln w of the weights before dropout, or NULL */
     view d_query, d_key, d_value, d_output; /* backward: d_output is read, the others are written, or added to by the flag */
     int32_t add_query, add_key, add_value, reserved;
     attn__segments query_segments, key_segments; /* equal counts; segment i of the queries sees segment i of the keys */
     const attn_mask *mask;
-    double scale, soft_cap; /* soft_cap 0: none; else scores s become cap * tanh(s / cap) */
-    attn__dropout dropout;  /* on the weights, places unused */
+    double scale, soft_cap;           /* soft_cap 0: none; else scores s become cap * tanh(s / cap) */
+    attn__dropout dropout;            /* on the weights, places unused */
+    const attn__attention_bias *bias; /* NULL: none */
+    /* additive scores (2.12): v_h . tanh(q_i + k_j) in place of q_i . k_j; [heads, size]; data NULL: products. d_: added to, or NULL */
+    view score_vector, d_score_vector;
 } attn__attention_arguments;
+
+typedef struct attn__weights_part {
+    int64_t pair, row, head; /* row within the pair's queries */
+} attn__weights_part;
+
+static inline int64_t attn__clip_distance(int64_t t, int64_t reach)
+{
+    return (t < -reach ? -reach : t > reach ? reach : t) + reach;
+}
+
+/* Rotary positions: of each head the first `rotated` columns turn in pairs, pair c by position * frequency[c]; pairs are columns
+   c and c + rotated / 2, or 2c and 2c + 1. magnitude multiplies what turns. The other columns stay. */
+typedef struct attn__rotary {
+    const double *frequency; /* [rotated / 2] */
+    int64_t rotated;
+    double magnitude;
+    int32_t pairing, reserved; /* ATTN_ROTARY_* */
+    attn__places places;
+} attn__rotary;
+
+/* A map of heads to features, of z = scale x. ELU: elu(z) + 1, the others by directions [m, size] as in attn/linear_attention.h. */
+typedef struct attn__features {
+    int32_t kind, reserved; /* ATTN_FEATURES_ELU, _POSITIVE, _TRIGONOMETRIC */
+    double scale;
+    view directions;
+} attn__features;
+
+/* output_i = sum_j e^(l_j) (q_i . k_j) v_j / sum_j e^(l_j) (q_i . k_j), zeros where the lower sum is 0; causal: key j <= i + keys - queries of
+   the segment. Rows in no segment are neither read nor written. */
+typedef struct attn__linear_arguments {
+    view query, key, value, output; /* [rows, heads, features]; key and value [rows, key_heads, ...] */
+    const void *key_scale;          /* l, dense [key rows, key_heads] of the table's dtype; NULL: zeros */
+    void *normaliser;               /* [heads, query rows]: the lower sum times e^-(largest l seen), kept for the backward, or NULL */
+    void *state; /* dense [segments, key_heads, features + 1, value size + 1], read and written, causal alone and of equal
+                                               lengths; NULL: none. Not in the backward. */
+    view d_query, d_key, d_value,
+        d_output; /* backward: d_output is read, the others written or added to by the flag; data NULL: not wanted */
+    int32_t add_query, add_key, add_value, causal;
+    attn__segments query_segments, key_segments; /* equal counts, disjoint */
+} attn__linear_arguments;
 
 typedef struct attn__loss_sums {
     double loss, unsmoothed;
@@ -86,8 +147,8 @@ typedef struct attn__kernels {
     /* in all three: rows in no segment are neither read nor written; the backward may read output, d_output and log_sum_exp */
     attn_status (*attention)(attn_context *, const attn__attention_arguments *);
     attn_status (*attention_back)(attn_context *, const attn__attention_arguments *);
-    /* the matrix itself, for inspection and the reference: weights [heads, query rows of the segment, keys of the segment] of one pair */
-    attn_status (*attention_weights)(attn_context *, const attn__attention_arguments *, int64_t pair, view *weights);
+    /* the matrix itself, for inspection: weights [rows, heads, keys of the segment], from a row and a head of one pair on */
+    attn_status (*attention_weights)(attn_context *, const attn__attention_arguments *, const attn__weights_part *part, view *weights);
 
     attn_status (*softmax)(attn_context *, const view *x, int log, view *y); /* a row of minus infinities: zeros (log: minus infinities) */
     attn_status (*softmax_back)(attn_context *, const view *y, int log, const view *dy, int add, view *dx);
@@ -105,6 +166,22 @@ typedef struct attn__kernels {
        gradient 1: logits become their own gradient (of the sum), rows not counted become 0. */
     attn_status (*loss)(attn_context *, view *logits, const view *labels, double smoothing, int32_t form, int64_t ignored, int gradient,
                         attn__loss_sums *sums);
+
+    /* y (+)= R x for every head, rows by their positions; back 1: by minus the angle, which is the transpose. y may be x when add is 0. */
+    attn_status (*rotate)(attn_context *, const view *x, const attn__rotary *rotary, int back, int add, view *y);
+
+    /* y = f(x), every head of every row; y [rows, heads, features]. log_scale NULL, or dense [rows, heads]: y is divided by its exponential.
+       In the backward log_scale is a constant, and y is what the forward wrote. */
+    attn_status (*feature_map)(attn_context *, const view *x, const attn__features *features, void *log_scale, view *y);
+    attn_status (*feature_map_back)(attn_context *, const view *x, const attn__features *features, const view *y, const view *dy, int add,
+                                    view *dx);
+    attn_status (*linear_attention)(attn_context *, const attn__linear_arguments *);
+    attn_status (*linear_attention_back)(attn_context *, const attn__linear_arguments *);
+    /* y_s = E[:, :n] x_s of every disjoint segment s of n rows, every head; e [k, longest], y [segments k, heads, width] */
+    attn_status (*sequence_project)(attn_context *, const view *x, const view *e, attn__segments segments, view *y);
+    /* dx (+)= E[:, :n]^T dy_s, rows in no segment stay; de += sum of dy_s x_s^T; either may be NULL */
+    attn_status (*sequence_project_back)(attn_context *, const view *x, const view *e, attn__segments segments, const view *dy, int add,
+                                         view *dx, view *de);
 
     attn_status (*dropout)(attn_context *, const view *x, const attn__dropout *drop, int add, view *y); /* its own backward; y may be x */
     attn_status (*add)(attn_context *, const view *a, const view *b, view *y);                          /* y may be a or b */
@@ -125,6 +202,12 @@ typedef struct attn__kernels {
     /* bytes of worker scratch that attention over segments of at most `longest` rows and heads of at most `size` can need */
     int64_t (*attention_room)(int64_t longest, int64_t size);
 } attn__kernels;
+
+/* T5's bucket of a distance t: half / 2 buckets for single distances, the rest in equal ratios up to `furthest`; t > 0 (a key after its query)
+   has buckets of its own with both_sides, and else counts as 0. buckets >= 2 (4 with both sides), furthest > half / 2. */
+int64_t attn__bucket(int64_t t, int64_t buckets, int64_t furthest, int both_sides);
+/* ALiBi's slope of a head */
+double attn__alibi_slope(int64_t head, int64_t heads);
 
 /* The table for this context and dtype: blas float32, reference float32 or float64 (blas with float64: UNSUPPORTED, says to use the reference
    backend), the counting table in a dry context. BLAS is tested at the first computation (3 by 2, padded leading dimensions). */

@@ -18,11 +18,13 @@ static int64_t pairs(attn__segments query, attn__segments key)
 
 static void attention_formula(int64_t *sum, const attn_attention_options *o, int64_t rows, int64_t key_rows, int64_t pair_count)
 {
-    attn__grow(sum, pair_count, o->heads, o->head_size + o->value_head_size);
+    attn__grow(sum, pair_count, o->heads, o->key_head_size + o->value_head_size); /* additive: the tanh's products (R6) */
     if (o->project_query) attn__grow(sum, rows, o->query_width, o->heads * o->head_size);
-    if (o->project_key) attn__grow(sum, key_rows, o->key_width, o->key_heads * o->head_size);
+    if (o->project_key) attn__grow(sum, key_rows, o->key_width, o->key_heads * o->key_head_size);
     if (o->project_value) attn__grow(sum, key_rows, o->value_width, o->key_heads * o->value_head_size);
     if (o->project_output) attn__grow(sum, rows, o->heads * o->value_head_size, o->output_width);
+    if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(sum, rows, o->heads * o->key_head_size, o->head_size);
+    if (o->gated_output) attn__grow(sum, rows, o->query_width, o->heads * o->value_head_size);
 }
 
 static void stack_formula(int64_t *sum, const attn__stack *stack, int64_t rows, int64_t memory_rows, int64_t own_pairs,
@@ -233,35 +235,133 @@ attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_
     return attn__leave(ctx, status);
 }
 
+typedef struct attention_views {
+    view query, key, value;
+    attn__segments queries, keys;
+} attention_views;
+
+/* products of what is counted since the last time */
+static void take_counts(attn_context *ctx, int64_t *sum)
+{
+    attn__grow(sum, ctx->counts.multiply_adds, 1, 1);
+    ctx->counts.multiply_adds = 0;
+}
+
+static attn_status softmax_products(attn_context *ctx, const attn_attention_options *o, const attention_views *v, const attn_mask *mask,
+                                    attn_cost_report *r)
+{
+    static char nowhere; /* there is a vector; nobody reads it */
+    const attn__attention_arguments a = {.query = v->query,
+                                         .key = v->key,
+                                         .value = v->value,
+                                         .score_vector.data = o->score == ATTN_SCORE_ADDITIVE ? &nowhere : NULL,
+                                         .query_segments = v->queries,
+                                         .key_segments = v->keys,
+                                         .mask = mask};
+    attn_status status = attn__kernels_count.attention(ctx, &a);
+    take_counts(ctx, &r->forward);
+    if (status == ATTN_OK) status = attn__kernels_count.attention_back(ctx, &a);
+    take_counts(ctx, &r->backward);
+    return status;
+}
+
+/* keys and values projected, then attention on segments of equal length */
+static attn_status linformer_products(attn_context *ctx, const attn_attention_options *o, attention_views *v, attn_cost_report *r)
+{
+    const view e = {NULL, o->projected, 1, o->longest, o->longest, 0, o->dtype, 0};
+    view to[2] = {v->key, v->value}, d = e;
+    int64_t rows, bytes;
+    if (attn__multiply(v->keys.count, o->projected, &rows) || attn__multiply(v->keys.count, (int64_t)sizeof(attn_segment), &bytes))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "segments");
+    for (int i = 0; i < 2; i++) {
+        view *from = i == 0 ? &v->key : &v->value;
+        to[i].rows = rows;
+        attn__kernels_count.sequence_project(ctx, from, &e, v->keys, &to[i]);
+        take_counts(ctx, &r->forward);
+        attn__kernels_count.sequence_project_back(ctx, from, &e, v->keys, &to[i], 0, from, &d);
+        take_counts(ctx, &r->backward);
+    }
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn_segment *at = attn__scratch(ctx, bytes);
+    if (at == NULL) return attn__arena_status(ctx->scratch);
+    for (int64_t s = 0; s < v->keys.count; s++) at[s] = (attn_segment){s * o->projected, o->projected, 0, 0};
+    v->key = to[0];
+    v->value = to[1];
+    v->keys = (attn__segments){v->keys.count, rows, at};
+    attn_status status = softmax_products(ctx, o, v, NULL, r);
+    attn__arena_rewind(ctx->scratch, mark);
+    return status;
+}
+
+static attn_status linear_products(attn_context *ctx, const attn_attention_options *o, attention_views *v, const attn_mask *mask,
+                                   attn_cost_report *r)
+{
+    attn__linear_arguments a = {.value = v->value, .causal = mask != NULL, .query_segments = v->queries, .key_segments = v->keys};
+    view *const from[2] = {&v->query, &v->key};
+    const int64_t features = o->features == ATTN_DERIVED ? 4 * o->key_head_size : o->features;
+    attn__features map = {.kind = ATTN_FEATURES_ELU};
+    if (o->form == ATTN_FORM_PERFORMER)
+        map = (attn__features){ATTN_FEATURES_POSITIVE, 0, 1, {NULL, features, 1, o->key_head_size, o->key_head_size, 0, o->dtype, 0}};
+    for (int i = 0; i < 2; i++) {
+        view to = *from[i];
+        if (o->form == ATTN_FORM_PERFORMER) to.width = features;
+        attn__kernels_count.feature_map(ctx, from[i], &map, NULL, &to);
+        take_counts(ctx, &r->forward);
+        attn__kernels_count.feature_map_back(ctx, from[i], &map, &to, &to, 0, from[i]);
+        take_counts(ctx, &r->backward);
+        *(i == 0 ? &a.query : &a.key) = to;
+    }
+    attn_status status = attn__kernels_count.linear_attention(ctx, &a);
+    take_counts(ctx, &r->forward);
+    if (status == ATTN_OK) status = attn__kernels_count.linear_attention_back(ctx, &a);
+    take_counts(ctx, &r->backward);
+    return status;
+}
+
 /* its products, by the table that counts them: the same views, segments and mask as in a run, without data */
 static attn_status attention_products(attn_context *ctx, const attn_attention_options *o, attn__segments q, attn__segments k,
                                       const attn_mask *mask, attn_cost_report *r)
 {
     const int64_t before = ctx->counts.multiply_adds;
-    const attn__attention_arguments a = {.query = {NULL, q.rows, o->heads, o->head_size, 0, 0, o->dtype, 0},
-                                         .key = {NULL, k.rows, o->key_heads, o->head_size, 0, 0, o->dtype, 0},
-                                         .value = {NULL, k.rows, o->key_heads, o->value_head_size, 0, 0, o->dtype, 0},
-                                         .query_segments = q,
-                                         .key_segments = k,
-                                         .mask = mask};
-    attn_status status = attn__kernels_count.attention(ctx, &a);
-    attn__grow(&r->forward, ctx->counts.multiply_adds - before, 1, 1);
-    ctx->counts.multiply_adds = before;
-    if (status == ATTN_OK) status = attn__kernels_count.attention_back(ctx, &a);
-    attn__grow(&r->backward, ctx->counts.multiply_adds - before, 1, 1);
+    attention_views v = {{NULL, q.rows, o->heads, o->key_head_size, 0, 0, o->dtype, 0},
+                         {NULL, k.rows, o->key_heads, o->key_head_size, 0, 0, o->dtype, 0},
+                         {NULL, k.rows, o->key_heads, o->value_head_size, 0, 0, o->dtype, 0},
+                         q,
+                         k};
+    ctx->counts.multiply_adds = 0;
+    attn_status status = o->form == ATTN_FORM_SOFTMAX     ? softmax_products(ctx, o, &v, mask, r)
+                         : o->form == ATTN_FORM_LINFORMER ? linformer_products(ctx, o, &v, r)
+                                                          : linear_products(ctx, o, &v, mask, r);
     ctx->counts.multiply_adds = before;
     return status;
 }
 
+/* norms of queries and keys, tables of positions, what scores have of their own, and the gate */
+static int64_t other_parameters(const attn_attention_options *o)
+{
+    const int64_t reach = 2 * o->position_reach + 1, norms = o->query_key_norm == ATTN_QUERY_KEY_LAYER ? 2 : 1;
+    int64_t sum = 0;
+    if (o->query_key_norm != ATTN_QUERY_KEY_NONE) attn__grow(&sum, norms, o->head_size + o->key_head_size, 1);
+    if (o->positions == ATTN_POSITIONS_T5) attn__grow(&sum, o->position_buckets, o->heads, 1);
+    if (o->positions == ATTN_POSITIONS_RELATIVE)
+        attn__grow(&sum, reach, o->key_head_size + (o->relative_values ? o->value_head_size : 0), 1);
+    if (o->score == ATTN_SCORE_ADDITIVE) attn__grow(&sum, o->heads, o->head_size, 1);
+    if (o->form == ATTN_FORM_LINFORMER) attn__grow(&sum, o->separate_projections ? 2 : 1, o->projected, o->longest);
+    if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(&sum, o->heads, o->key_head_size, o->head_size);
+    if (o->gated_output) attn__grow(&sum, o->query_width + (o->bias_query != 0), o->heads * o->value_head_size, 1);
+    return sum;
+}
+
 static void attention_sizes(const attn_attention_options *o, int64_t rows, int64_t key_rows, attn_cost_report *r)
 {
-    const int64_t q_columns = o->heads * o->head_size, k_columns = o->key_heads * o->head_size,
+    const int64_t q_columns = o->heads * o->head_size, k_columns = o->key_heads * o->key_head_size,
                   v_columns = o->key_heads * o->value_head_size, columns = o->heads * o->value_head_size,
                   element = attn__dtype_bytes(o->dtype);
     if (o->project_query) attn__grow(&r->parameters, o->query_width + (o->bias_query != 0), q_columns, 1);
     if (o->project_key) attn__grow(&r->parameters, o->key_width + (o->bias_key != 0), k_columns, 1);
     if (o->project_value) attn__grow(&r->parameters, o->value_width + (o->bias_value != 0), v_columns, 1);
     if (o->project_output) attn__grow(&r->parameters, columns + (o->bias_output != 0), o->output_width, 1);
+    attn__grow(&r->parameters, other_parameters(o), 1, 1);
     attn__grow(&r->bytes, element, r->parameters, 1);
     attn__grow(&r->bytes, element, rows, o->query_width + q_columns + columns + o->output_width);
     attn__grow(&r->bytes, element, key_rows, o->key_width + k_columns + v_columns);

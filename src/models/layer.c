@@ -3,17 +3,36 @@
 
 attn__side attn__encoder_side(const attn_transformer_options *o)
 {
-    return (attn__side){o->encoder_layers, o->width, o->heads, o->feed_forward, 0};
+    return (attn__side){o->encoder_layers, o->width, o->heads, o->feed_forward, 0, 0};
 }
 
 attn__side attn__decoder_side(const attn_transformer_options *o)
 {
-    return (attn__side){o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward,
-                        o->encoder_layers > 0 ? o->width : 0};
+    return (attn__side){
+        o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward, o->encoder_layers > 0 ? o->width : 0, 1};
 }
 
+static void set_positions(const attn_transformer_options *o, const attn__side *side, attn_attention_options *a)
+{
+    if (o->positions < ATTN_POSITIONS_ROTARY) return; /* added to the embeddings */
+    a->positions = o->positions;
+    a->position_sides = !side->causal;
+    a->position_buckets = o->position_buckets;
+    a->position_reach = o->position_reach;
+    a->rotary_pairing = o->rotary_pairing;
+    a->rotary_scaling = o->rotary_scaling;
+    a->rotated = o->rotated == o->head_size ? ATTN_DERIVED : o->rotated; /* all, in a decoder of other heads too */
+    a->rotary_base = o->rotary_base;
+    a->rotary_factor = o->rotary_factor;
+    a->rotary_context = o->rotary_context;
+    a->rotary_low = o->rotary_low;
+    a->rotary_high = o->rotary_high;
+    a->rotary_magnitude = o->rotary_magnitude;
+}
+
+/* memory_width 0: self-attention, which alone knows positions */
 static attn_status plan_attention(const attn__scope *scope, const char *name, const attn_transformer_options *o, const attn__side *side,
-                                  int64_t key_width, double shrink, attn__attention_module *module)
+                                  int64_t memory_width, double shrink, const attn__attention_module *shared, attn__attention_module *module)
 {
     attn_attention_options a;
     attn_status status = attn_attention_options_init(&a, sizeof a);
@@ -22,7 +41,12 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.heads = side->heads;
     a.key_heads = o->key_heads == o->heads ? side->heads : o->key_heads;
     a.query_width = a.output_width = side->width;
-    a.key_width = a.value_width = key_width;
+    a.key_width = a.value_width = memory_width > 0 ? memory_width : side->width;
+    if (memory_width == 0) set_positions(o, side, &a);
+    if (!o->scaled_scores) a.score = ATTN_SCORE_DOT;
+    a.query_key_norm = o->query_key_norm;
+    a.query_key_epsilon = o->norm_epsilon;
+    a.gated_output = o->gated_attention;
     a.head_size = o->head_size;
     if (side->width != o->width && side->width % side->heads == 0) a.head_size = side->width / side->heads;
     a.bias_query = a.bias_key = a.bias_value = a.bias_output = o->attention_bias;
@@ -31,7 +55,7 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.initialisation = o->initialisation;
     a.initialisation_scale = o->initialisation_scale;
     status = attn__attention_resolve(scope->ctx, &a, &a);
-    return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, module) : status;
+    return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, shared, module) : status;
 }
 
 static attn_status plan_norm(const attn__scope *scope, const char *name, const attn_transformer_options *o, int64_t width,
@@ -40,7 +64,8 @@ static attn_status plan_norm(const attn__scope *scope, const char *name, const a
     return attn__norm_plan(scope, name, width, o->norm, o->norm_bias, o->norm_epsilon, module);
 }
 
-attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *o, const attn__side *side, attn__layer *layer)
+attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *o, const attn__side *side, const attn__layer *first,
+                             attn__layer *layer)
 {
     const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
     /* what writes to the residual stream starts smaller in deep stacks (GPT-2) */
@@ -56,10 +81,10 @@ attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_op
     layer->feed_forward_site = attn__scope_site(scope, "feed_forward");
 
     attn_status status = plan_norm(scope, layer->parallel ? "norm" : "self_attention_norm", o, side->width, &layer->self_norm);
-    if (status == ATTN_OK) status = plan_attention(scope, "self_attention", o, side, side->width, shrink, &layer->self);
+    if (status == ATTN_OK) status = plan_attention(scope, "self_attention", o, side, 0, shrink, first ? &first->self : NULL, &layer->self);
     if (status == ATTN_OK && layer->has_cross) {
         if (!layer->parallel) status = plan_norm(scope, "cross_attention_norm", o, side->width, &layer->cross_norm);
-        if (status == ATTN_OK) status = plan_attention(scope, "cross_attention", o, side, side->memory_width, shrink, &layer->cross);
+        if (status == ATTN_OK) status = plan_attention(scope, "cross_attention", o, side, side->memory_width, shrink, NULL, &layer->cross);
     }
     if (status == ATTN_OK && !layer->parallel) status = plan_norm(scope, "feed_forward_norm", o, side->width, &layer->feed_forward_norm);
     if (status == ATTN_OK) status = attn__feed_forward_plan(scope, "feed_forward", &ff, &rule, shrink, &layer->feed_forward);
@@ -77,14 +102,19 @@ static attn_status place_like(const attn__call *call, const attn__value *x, cons
 static attn_status run_self(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
                             attn__value *y)
 {
-    const attn__attention_inputs inputs = {x, x, x, in->stream.segments, in->key_segments, in->mask};
+    const attn__attention_inputs inputs = {x, x, x, in->stream.segments, in->key_segments, in->mask, in->stream.places, in->stream.places};
     return attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y);
 }
 
 static attn_status run_cross(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
                              attn__value *y)
 {
-    const attn__attention_inputs inputs = {x, in->memory, in->memory, in->stream.segments, in->memory_segments, in->memory_mask};
+    const attn__attention_inputs inputs = {.query = x,
+                                           .key = in->memory,
+                                           .value = in->memory,
+                                           .query_segments = in->stream.segments,
+                                           .key_segments = in->memory_segments,
+                                           .mask = in->memory_mask};
     return attn__attention_run(call, &layer->cross, &inputs, in->cache ? &in->cache->cross : NULL, y);
 }
 

@@ -18,12 +18,14 @@ typedef struct attn__layer {
 
 /* The sizes one stack takes from the options: an encoder's or a decoder's. */
 typedef struct attn__side {
-    int64_t layers, width, heads, feed_forward, memory_width;
-} attn__side; /* memory_width 0: no cross-attention */
+    int64_t layers, width, heads, feed_forward, memory_width, causal;
+} attn__side; /* memory_width 0: no cross-attention; causal 1: a decoder */
 attn__side attn__encoder_side(const attn_transformer_options *options);
 attn__side attn__decoder_side(const attn_transformer_options *options);
 
-attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *options, const attn__side *side, attn__layer *layer);
+attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *options, const attn__side *side,
+                             const attn__layer *first,
+                             attn__layer *layer); /* first: of the stack, whose position table all share; NULL: this is it */
 
 typedef struct attn__layer_cache {
     attn__attention_cache self, cross;

@@ -1,4 +1,5 @@
 #include "options.h"
+#include <attn/rotary.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      CODE(gated, 1),
                                      CODE(learned_beta, 1),
                                      CODE(parallel_block, 1),
-                                     CODE(positions, ATTN_POSITIONS_ALIBI),
+                                     CODE(positions, ATTN_POSITIONS_RELATIVE),
                                      CODE(tie, ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE),
                                      CODE(attention_bias, 1),
                                      CODE(feed_forward_bias, 1),
@@ -49,7 +50,20 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      REAL(dropout_embedding, 0, 1),
                                      REAL(dropout_attention, 0, 1),
                                      REAL(dropout_sublayer, 0, 1),
-                                     REAL(dropout_activation, 0, 1)};
+                                     REAL(dropout_activation, 0, 1),
+                                     SIZE(position_buckets, 0, 2, 1048576),
+                                     SIZE(position_reach, 0, 0, 1048576),
+                                     SIZE(rotated, 1, 1, 2147483647.0),
+                                     CODE(rotary_pairing, ATTN_ROTARY_PAIRS),
+                                     CODE(rotary_scaling, ATTN_ROTARY_LLAMA3),
+                                     CODE(scaled_scores, 1),
+                                     CODE(query_key_norm, ATTN_QUERY_KEY_RMS),
+                                     CODE(gated_attention, 1),
+                                     REAL(rotary_factor, 1, 1e30),
+                                     REAL(rotary_context, 1e-30, 1e30),
+                                     REAL(rotary_low, 1e-30, 1e30),
+                                     REAL(rotary_high, 1e-30, 1e30),
+                                     REAL(rotary_magnitude, 0, 1e30)};
 
 const attn_transformer_options attn__transformer_defaults = {.struct_size = sizeof(attn_transformer_options),
                                                              .encoder_layers = 6,
@@ -82,7 +96,15 @@ const attn_transformer_options attn__transformer_defaults = {.struct_size = size
                                                              .embedding_scale = 1,
                                                              .initialisation_scale = 0.02,
                                                              .swish_beta = 1,
-                                                             .rotary_base = 10000};
+                                                             .rotary_base = 10000,
+                                                             .position_buckets = 32,
+                                                             .position_reach = 128,
+                                                             .rotated = ATTN_DERIVED,
+                                                             .scaled_scores = 1,
+                                                             .rotary_factor = 1,
+                                                             .rotary_context = 2048,
+                                                             .rotary_low = 1,
+                                                             .rotary_high = 32};
 
 const attn__field *attn__option_fields(int64_t *count)
 {
@@ -128,6 +150,7 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
                               (long long)o->width, (long long)o->heads);
         o->head_size = o->width / o->heads;
     }
+    if (o->rotated == ATTN_DERIVED) o->rotated = o->head_size;
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
     if (o->decoder_width == ATTN_DERIVED) o->decoder_width = o->width;
     if (o->decoder_heads == ATTN_DERIVED) o->decoder_heads = o->heads;
@@ -177,6 +200,8 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
     attn_status status =
         attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
+    if (status == ATTN_OK && o.reserved != 0)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", (int)o.reserved);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);
     if (status == ATTN_OK) *out = o;
@@ -185,8 +210,7 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
 
 attn_status attn__transformer_supported(attn_context *ctx, const attn_transformer_options *o)
 {
-    static const char *const later[] = {"", "", "", "rotary positions", "T5 relative positions", "ALiBi positions"};
-    const char *name = "positions", *part = later[o->positions];
+    const char *name = "", *part = "";
     if (o->patch_values > 0) name = "patch_values", part = "patch embedding";
     if (o->segment_types > 0) name = "segment_types", part = "segment embedding";
     if (*part)

@@ -89,6 +89,7 @@ static const preset presets[] = {
       {"norm_placement", ATTN_PLACEMENT_PRE},
       NO_BIAS,
       {"positions", ATTN_POSITIONS_T5},
+      {"scaled_scores", 0},
       {"tie", ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE},
       {"dropout_embedding", 0.1},
       {"dropout_attention", 0.1},

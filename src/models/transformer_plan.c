@@ -29,7 +29,8 @@ static attn_status plan_embedding(const attn__scope *scope, const char *side, co
     attn_status status = ATTN_OK;
     *e = (attn__embedding_module){.table = table_of,
                                   .positions = -1,
-                                  .kind = o->positions,
+                                  .kind = o->positions <= ATTN_POSITIONS_LEARNED ? o->positions
+                                                                                 : ATTN_POSITIONS_NONE, /* the rest is in the attention */
                                   .has_norm = o->embedding_norm,
                                   .scale = o->embedding_scale,
                                   .dropout = o->dropout_embedding,

@@ -2,6 +2,7 @@
 #define ATTN_MODULES_ATTENTION_H
 #include <attn/attention.h>
 #include "call.h"
+#include "norm.h"
 
 /* Definition 4.1: multi-head attention with its projections, each of which may be absent. Weights of query, key and value lie adjacent in
    memory, so that self-attention projects by one product and cross-attention by two. */
@@ -9,6 +10,9 @@ typedef struct attn__attention_module {
     attn_attention_options options;                                /* resolved: no ATTN_DERIVED */
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
+    int64_t gate_weight, gate_bias, position_table, position_values, score_weight;
+    int64_t key_projection, value_projection; /* of the Linformer; one index where they share it */
+    attn__norm_module query_norm, key_norm;   /* with query_key_norm */
     uint64_t site;
 } attn__attention_module;
 
@@ -16,9 +20,30 @@ typedef struct attn__attention_module {
 attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
 /* the caller's options over the defaults, resolved */
 attn_status attn__attention_read(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
-/* options resolved; name "" for a layer of its own. shrink: of the output projection's start. */
+/* options resolved; name "" for a layer of its own. shrink: of the output projection's start. shared: a layer whose position table this one
+   uses too (T5); NULL: its own. */
 attn_status attn__attention_plan(const attn__scope *scope, const char *name, const attn_attention_options *options, double shrink,
-                                 attn__attention_module *module);
+                                 const attn__attention_module *shared, attn__attention_module *module);
+
+/* positions (attention_positions.c): what they add to options, parameters and a call */
+attn_status attn__attention_positions_resolve(attn_context *ctx, attn_attention_options *options);
+attn_status attn__attention_positions_plan(const attn__scope *scope, const attn__attention_module *shared, attn__attention_module *module);
+/* x: plain rows of heads, normed and turned where the options say so; norm: the module's of queries or keys. In place of x when nothing is to do. */
+attn_status attn__attention_turn(const attn__call *call, const attn__attention_module *module, const attn__norm_module *norm, int64_t heads,
+                                 attn__places places, attn__value *x);
+typedef struct attn__attention_tables {
+    attn__attention_bias bias;
+    attn__value distance, relative_keys, relative_values;
+} attn__attention_tables;
+attn_status attn__attention_bias_of(const attn__call *call, const attn__attention_module *module, attn__attention_tables *tables,
+                                    attn__attention_settings *settings);
+
+/* forms other than softmax (attention_forms.c) */
+attn_status attn__attention_forms_resolve(attn_context *ctx, attn_attention_options *options);
+attn_status attn__attention_forms_plan(const attn__scope *scope, attn__attention_module *module);
+/* q, k, v, joined: heads, as attn__attend takes them; settings: those of softmax */
+attn_status attn__attention_form(const attn__call *call, const attn__attention_module *module, attn__value *q, attn__value *k,
+                                 const attn__value *v, attn__attention_settings *settings, attn__value *joined);
 
 /* Keys and values that decoding keeps: [cache rows, key_heads * size] each. Rows of a segment lie at its key segment's start. */
 typedef struct attn__attention_cache {
@@ -29,9 +54,17 @@ typedef struct attn__attention_inputs {
     const attn__value *query, *key, *value; /* plain rows; the same pointer where they are one tensor */
     attn__segments query_segments, key_segments;
     const attn_mask *mask;
+    attn__places query_places, key_places; /* with rotary positions */
 } attn__attention_inputs;
 attn_status attn__attention_run(const attn__call *call, const attn__attention_module *module, const attn__attention_inputs *inputs,
                                 attn__attention_cache *cache, attn__value *y);
+/* What is to be told about one module in a call: the context's observer, in place while it runs. */
+typedef struct attn__attention_observer {
+    const attn__attention_module *module;
+    attn__weights_part part;
+    view *weights; /* NULL: not wanted */
+    void *entropy; /* [heads, query rows]; NULL: not wanted */
+} attn__attention_observer;
 /* Decoding's cross-attention: projects keys and values of a memory into the cache once; attn__attention_run then takes key and value NULL. */
 attn_status attn__attention_remember(const attn__call *call, const attn__attention_module *module, const attn__value *memory,
                                      attn__attention_cache *cache);

@@ -1,3 +1,5 @@
+#include <attn/rotary.h>
+#include "../autograd/linear_attention.h"
 #include "../core/options.h"
 #include "../tensor/layout.h"
 #include "attention.h"
@@ -35,7 +37,20 @@ static const attn_attention_options defaults = {.struct_size = sizeof(attn_atten
                                                 .site = 0,
                                                 .initialisation = ATTN_INITIALISATION_XAVIER,
                                                 .derive_scale = 1,
-                                                .initialisation_scale = 0.02};
+                                                .initialisation_scale = 0.02,
+                                                .position_sides = 1,
+                                                .position_buckets = 32,
+                                                .position_reach = 128,
+                                                .relative_values = 1,
+                                                .rotated = ATTN_DERIVED,
+                                                .rotary_base = 10000,
+                                                .rotary_factor = 1,
+                                                .rotary_context = 2048,
+                                                .rotary_low = 1,
+                                                .rotary_high = 32,
+                                                .query_key_epsilon = 1e-6,
+                                                .key_head_size = ATTN_DERIVED,
+                                                .features = ATTN_DERIVED};
 
 #define SIZE(f, flags) ATTN__INT64(attn_attention_options, f, flags, 1, HUGE_VAL)
 #define FLAG(f) ATTN__INT32(attn_attention_options, f, 0, 1)
@@ -62,7 +77,27 @@ static const attn__field fields[] = {ATTN__INT32(attn_attention_options, score, 
                                      REAL(soft_cap, 0, HUGE_VAL),
                                      FLAG(initialisation),
                                      FLAG(derive_scale),
-                                     REAL(initialisation_scale, 0, HUGE_VAL)};
+                                     REAL(initialisation_scale, 0, HUGE_VAL),
+                                     FLAG(position_sides),
+                                     FLAG(relative_values),
+                                     ATTN__INT32(attn_attention_options, query_key_norm, ATTN_QUERY_KEY_NONE, ATTN_QUERY_KEY_RMS),
+                                     FLAG(gated_output),
+                                     ATTN__INT32(attn_attention_options, reserved, 0, 0),
+                                     ATTN__INT32(attn_attention_options, rotary_pairing, ATTN_ROTARY_HALVES, ATTN_ROTARY_PAIRS),
+                                     ATTN__INT32(attn_attention_options, rotary_scaling, ATTN_ROTARY_PLAIN, ATTN_ROTARY_LLAMA3),
+                                     ATTN__REAL(attn_attention_options, rotary_base, ATTN__ABOVE, 1, HUGE_VAL),
+                                     REAL(rotary_factor, 1, HUGE_VAL),
+                                     ATTN__REAL(attn_attention_options, rotary_context, ATTN__ABOVE, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_attention_options, rotary_low, ATTN__ABOVE, 0, HUGE_VAL),
+                                     ATTN__REAL(attn_attention_options, rotary_high, ATTN__ABOVE, 0, HUGE_VAL),
+                                     REAL(rotary_magnitude, 0, HUGE_VAL),
+                                     REAL(query_key_epsilon, 0, 1),
+                                     SIZE(key_head_size, ATTN__DERIVED),
+                                     ATTN__INT32(attn_attention_options, form, ATTN_FORM_SOFTMAX, ATTN_FORM_LINFORMER),
+                                     FLAG(separate_projections),
+                                     SIZE(features, ATTN__DERIVED),
+                                     ATTN__INT64(attn_attention_options, projected, 0, 0, INT32_MAX),
+                                     ATTN__INT64(attn_attention_options, longest, 0, 0, INT32_MAX)};
 
 attn_status attn_attention_options_init(attn_attention_options *options, uint64_t size)
 {
@@ -83,12 +118,23 @@ static attn_status resolve_sizes(attn_context *ctx, attn_attention_options *o)
                               (long long)o->query_width, (long long)o->heads);
         o->head_size = o->query_width / o->heads;
     }
+    if (o->key_head_size == ATTN_DERIVED) o->key_head_size = o->head_size;
+    if (o->key_head_size != o->head_size && o->score != ATTN_SCORE_MULTIPLICATIVE)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE,
+                          "options.key_head_size: got %lld, expected the head_size of %lld unless the score is multiplicative",
+                          (long long)o->key_head_size, (long long)o->head_size);
+    if (o->score == ATTN_SCORE_ADDITIVE && o->head_size > 32768)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.head_size: got %lld, expected at most 32768 with additive scores",
+                          (long long)o->head_size);
     if (o->value_head_size == ATTN_DERIVED) o->value_head_size = o->project_value ? o->head_size : o->value_width / o->key_heads;
     int64_t columns = 0;
     if (attn__multiply(o->heads, o->head_size > o->value_head_size ? o->head_size : o->value_head_size, &columns) || columns > INT32_MAX)
         return attn__fail(ctx, ATTN_ERROR_TOO_LARGE,
                           "options.head_size, value_head_size: got %lld and %lld, expected times %lld heads at most 2^31 - 1",
                           (long long)o->head_size, (long long)o->value_head_size, (long long)o->heads);
+    if (attn__multiply(o->heads, o->key_head_size, &columns) || columns > INT32_MAX)
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "options.key_head_size: got %lld, expected times %lld heads at most 2^31 - 1",
+                          (long long)o->key_head_size, (long long)o->heads);
     if (o->output_width == ATTN_DERIVED) o->output_width = o->project_output ? o->query_width : o->heads * o->value_head_size;
     if (o->value_head_size < 1)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.value_width: got %lld, expected at least key_heads %lld",
@@ -104,7 +150,7 @@ static attn_status check_absent(attn_context *ctx, const attn_attention_options 
         int32_t project, bias;
         int64_t got, expected;
     } part[] = {{"query_width", o->project_query, o->bias_query, o->query_width, o->heads * o->head_size},
-                {"key_width", o->project_key, o->bias_key, o->key_width, o->key_heads * o->head_size},
+                {"key_width", o->project_key, o->bias_key, o->key_width, o->key_heads * o->key_head_size},
                 {"value_width", o->project_value, o->bias_value, o->value_width, o->key_heads * o->value_head_size},
                 {"output_width", o->project_output, o->bias_output, o->output_width, o->heads * o->value_head_size}};
     for (int i = 0; i < 4; i++) {
@@ -123,18 +169,17 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
         return attn__fail(ctx, ATTN_ERROR_DTYPE, "options.dtype: got %s, expected float32 or float64", attn__dtype_name(o.dtype));
     attn_status status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status != ATTN_OK) return status;
-    if (o.score > ATTN_SCORE_SCALED_DOT)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
-                          "options.score: got %d, expected ATTN_SCORE_DOT or _SCALED_DOT: the %s score is not in this version",
-                          (int)o.score, o.score == ATTN_SCORE_ADDITIVE ? "additive" : "multiplicative");
     o.bias_query &= o.project_query;
     o.bias_key &= o.project_key;
     o.bias_value &= o.project_value;
     o.bias_output &= o.project_output;
     status = resolve_sizes(ctx, &o);
     if (status == ATTN_OK) status = check_absent(ctx, &o);
+    if (status == ATTN_OK) status = attn__attention_positions_resolve(ctx, &o);
     if (status != ATTN_OK) return status;
-    if (o.derive_scale) o.scale = o.score == ATTN_SCORE_DOT ? 1 : 1 / sqrt((double)o.head_size);
+    status = attn__attention_forms_resolve(ctx, &o);
+    if (status != ATTN_OK) return status;
+    if (o.derive_scale) o.scale = o.score == ATTN_SCORE_SCALED_DOT ? 1 / sqrt((double)o.head_size) : 1;
     *out = o;
     return ATTN_OK;
 }
@@ -151,7 +196,7 @@ static attn_status build(attn_context *ctx, const attn_attention_options *o, att
 {
     attn_status status = attn__parameters_create(ctx, o->dtype, &layer->parameters);
     attn__scope scope = {ctx, layer->parameters, ""};
-    if (status == ATTN_OK) status = attn__attention_plan(&scope, "", o, 1, &layer->module);
+    if (status == ATTN_OK) status = attn__attention_plan(&scope, "", o, 1, NULL, &layer->module);
     if (status == ATTN_OK) status = attn__parameters_finish(ctx, layer->parameters);
     if (status == ATTN_OK) status = attn__initialise(ctx, layer->parameters);
     return status;
@@ -234,6 +279,8 @@ static attn_status forward(const attn__call *call, const attn_attention *layer, 
     if (status == ATTN_OK) status = attn__output_apart(call, "output", &at);
     if (status == ATTN_OK) status = attn__stream_open(call, "query_layout", query_layout, value[0].at.rows, &queries);
     if (status == ATTN_OK) status = attn__stream_keys(call, "key_layout", key_layout, value[1].at.rows, &keys);
+    if (status == ATTN_OK && o->form != ATTN_FORM_SOFTMAX) /* sums over rows: each row counts once */
+        status = attn__layout_disjoint(ctx, NULL, "key_layout", key_layout, value[1].at.rows, &(attn__segments){0, 0, NULL});
     if (status == ATTN_OK && queries.segments.count != keys.segments.count)
         status = attn__fail(ctx, ATTN_ERROR_SHAPE, "key_layout: got %lld segments, expected %lld as in query_layout",
                             (long long)keys.segments.count, (long long)queries.segments.count);
@@ -246,6 +293,10 @@ static attn_status forward(const attn__call *call, const attn_attention *layer, 
     in.value = shared[2];
     in.query_segments = queries.segments;
     in.key_segments = keys.segments;
+    in.query_places = queries.places;
+    if (o->positions == ATTN_POSITIONS_ROTARY)
+        status = attn__places_expand(ctx, attn__tape_records(ctx, call->tape), keys.segments, value[1].at.rows, &in.key_places);
+    if (status != ATTN_OK) return status;
     return attn__attention_run(call, &layer->module, &in, NULL, &y);
 }
 

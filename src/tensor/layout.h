@@ -12,6 +12,8 @@ struct attn_layout {
 };
 /* The order of segments by (start, length, index): heap sort, or one look when they come sorted. */
 void attn__segments_order(attn__segments segments, int64_t *order);
+/* 1 when the segments, in their order, tile rows 0 .. rows - 1 */
+int attn__segments_tile(attn__segments segments, int64_t rows);
 attn__segments attn__layout_segments(const attn_layout *layout); /* borrowed */
 /* For models and queries: BAD handle, or segments that do not tile rows 0 .. rows - 1 once, fail by name. layout NULL is allowed
    and means one segment of all rows at position 0, sequence 0; its segments are made in the scratch arena. */

@@ -4,7 +4,7 @@
 #include "mask_node.h"
 #include "tensor.h"
 
-static attn_status node_create(attn_context *ctx, int32_t kind, int64_t allowed_bytes, attn_mask **out)
+attn_status attn__mask_node(attn_context *ctx, int32_t kind, int64_t allowed_bytes, attn_mask **out)
 {
     int64_t bytes;
     void *pointer;
@@ -37,16 +37,23 @@ void attn_mask_free(attn_mask *mask)
     attn__memory *memory = mask->memory;
     attn_mask_free(mask->a);
     attn_mask_free(mask->b);
+    for (int64_t h = 0; mask->kind == ATTN__MASK_HEADS && h < mask->count; h++)
+        attn_mask_free((attn_mask *)(uintptr_t)attn__mask_heads(mask)[h]);
     mask->magic = 0;
     attn__deallocate(memory, mask, mask->bytes);
     attn__memory_release(memory);
 }
 
-static attn_status check_alignment(attn_context *ctx, int32_t alignment)
+attn_status attn__mask_alignment(attn_context *ctx, int32_t alignment)
 {
     if (alignment >= ATTN_ALIGN_LAST && alignment <= ATTN_ALIGN_POSITION) return ATTN_OK;
     return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "alignment: got %" PRId32 ", expected ATTN_ALIGN_LAST, _FIRST or _POSITION",
                       alignment);
+}
+
+int attn__mask_is_causal(const attn_mask *mask)
+{
+    return mask->kind == ATTN__MASK_CAUSAL && mask->alignment == ATTN_ALIGN_LAST;
 }
 
 attn_status attn_mask_causal(attn_context *ctx, int32_t alignment, attn_mask **out)
@@ -54,11 +61,11 @@ attn_status attn_mask_causal(attn_context *ctx, int32_t alignment, attn_mask **o
     if (out != NULL) *out = NULL;
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
-    status = check_alignment(ctx, alignment);
+    status = attn__mask_alignment(ctx, alignment);
     attn_mask *mask = NULL;
     if (status == ATTN_OK && out == NULL)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected a place for the mask");
-    if (status == ATTN_OK) status = node_create(ctx, ATTN__MASK_CAUSAL, 0, &mask);
+    if (status == ATTN_OK) status = attn__mask_node(ctx, ATTN__MASK_CAUSAL, 0, &mask);
     if (status == ATTN_OK) {
         mask->alignment = alignment;
         mask->interval = 1;
@@ -70,14 +77,14 @@ attn_status attn_mask_causal(attn_context *ctx, int32_t alignment, attn_mask **o
 
 static attn_status window(attn_context *ctx, int32_t alignment, int64_t left, int64_t right, int64_t dilation, attn_mask **out)
 {
-    attn_status status = check_alignment(ctx, alignment);
+    attn_status status = attn__mask_alignment(ctx, alignment);
     if (status != ATTN_OK) return status;
     if (left < -1 || right < -1)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "left, right: got %" PRId64 " and %" PRId64 ", expected 0 or more, or -1 for no limit", left, right);
     if (dilation < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "dilation: got %" PRId64 ", expected 1 or more", dilation);
     attn_mask *mask;
-    status = node_create(ctx, ATTN__MASK_WINDOW, 0, out == NULL ? NULL : &mask);
+    status = attn__mask_node(ctx, ATTN__MASK_WINDOW, 0, out == NULL ? NULL : &mask);
     if (status != ATTN_OK) return status;
     mask->alignment = alignment;
     mask->interval = dilation == 1;
@@ -127,9 +134,10 @@ static attn_status boolean(attn_context *ctx, const attn_tensor *allowed, attn_m
     int64_t bytes = 1;
     for (int32_t axis = 0; axis < 4; axis++) bytes *= allowed->shape[axis]; /* in 63 bits: the tensor was checked */
     attn_mask *mask;
-    status = node_create(ctx, ATTN__MASK_BOOLEAN, bytes, out == NULL ? NULL : &mask);
+    status = attn__mask_node(ctx, ATTN__MASK_BOOLEAN, bytes, out == NULL ? NULL : &mask);
     if (status != ATTN_OK) return status;
     memcpy(mask->extent, allowed->shape, sizeof mask->extent);
+    mask->by_head = mask->extent[1] > 1;
     if (bytes > 0) copy_allowed(allowed, mask->allowed);
     *out = mask;
     return ATTN_OK;
@@ -153,9 +161,15 @@ static attn_status combine(attn_context *ctx, int32_t kind, const attn_mask *a, 
         return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED,
                           "a, b: got %" PRId32 " masks in a tree %" PRId32 " deep, expected fewer than %d masks and %d levels",
                           a->nodes + b->nodes, deeper, ATTN__MASK_MAX_NODES, ATTN__MASK_MAX_DEPTH);
+    if (kind == ATTN__MASK_UNION && (a->has_values || b->has_values))
+        return attn__fail(
+            ctx, ATTN_ERROR_UNSUPPORTED,
+            "a, b: got an additive mask, expected those in intersections alone (its numbers have no meaning where only the other sees)");
     attn_mask *mask = NULL;
-    status = node_create(ctx, kind, 0, out == NULL ? NULL : &mask);
+    status = attn__mask_node(ctx, kind, 0, out == NULL ? NULL : &mask);
     if (status != ATTN_OK) return status;
+    mask->by_head = a->by_head || b->by_head;
+    mask->has_values = a->has_values || b->has_values;
     mask->depth = deeper + 1;
     mask->nodes = a->nodes + b->nodes + 1;
     mask->interval = kind == ATTN__MASK_INTERSECTION && a->interval && b->interval;
@@ -181,8 +195,8 @@ attn_status attn_mask_intersection(attn_context *ctx, const attn_mask *a, const 
     return attn__leave(ctx, combine(ctx, ATTN__MASK_INTERSECTION, a, b, out));
 }
 
-static attn_status check_boolean(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
-                                 attn__segments key)
+attn_status attn__mask_check_extents(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
+                                     attn__segments key)
 {
     const int64_t *extent = mask->extent;
     if ((extent[0] != 1 && extent[0] != query.count) || (extent[1] != 1 && extent[1] != heads))
@@ -199,9 +213,25 @@ static attn_status check_boolean(attn_context *ctx, const char *argument, const 
 }
 
 static attn_status check_tree(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
+                              attn__segments key);
+
+static attn_status check_heads(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
+                               attn__segments key)
+{
+    attn_status status = ATTN_OK;
+    if (mask->count != heads)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got masks for %" PRId64 " heads, expected %" PRId64, argument, mask->count, heads);
+    for (int64_t h = 0; status == ATTN_OK && h < heads; h++)
+        if (attn__mask_heads(mask)[h] != NULL) status = check_tree(ctx, argument, attn__mask_heads(mask)[h], heads, query, key);
+    return status;
+}
+
+static attn_status check_tree(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
                               attn__segments key)
 {
-    if (mask->kind == ATTN__MASK_BOOLEAN) return check_boolean(ctx, argument, mask, heads, query, key);
+    if (mask->kind == ATTN__MASK_BOOLEAN || mask->kind == ATTN__MASK_ADDITIVE)
+        return attn__mask_check_extents(ctx, argument, mask, heads, query, key);
+    if (mask->kind == ATTN__MASK_HEADS) return check_heads(ctx, argument, mask, heads, query, key);
     if (mask->a == NULL) return ATTN_OK;
     attn_status status = check_tree(ctx, argument, mask->a, heads, query, key);
     return status != ATTN_OK ? status : check_tree(ctx, argument, mask->b, heads, query, key);

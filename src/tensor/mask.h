@@ -15,6 +15,14 @@ enum { ATTN__BLOCK_NONE = 0, ATTN__BLOCK_PARTIAL = 1, ATTN__BLOCK_FULL = 2 };
 /* rows i .. i + rows by keys j .. j + keys, over all heads; PARTIAL is always a safe answer, NONE and FULL are exact (windows and
    boolean masks never say PARTIAL where another answer holds) */
 int32_t attn__mask_block(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys);
+/* the same of one head; 1 when heads may see different keys, so that it can say NONE where the other says PARTIAL */
+int32_t attn__mask_block_of_head(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t rows, int64_t j,
+                                 int64_t keys);
+int attn__mask_by_head(const attn_mask *mask);
+/* What additive masks add to the score of query i and key j: of one pair, and to a row of scores. 1 when there are any. */
+int attn__mask_has_values(const attn_mask *mask);
+double attn__mask_value(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j);
+void attn__mask_add_values(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, float *scores);
 /* Keys of row i among j .. j + keys: those in [*low, *high) relative to j; and, when 1 is returned, only where allowed[] is 1
    (allowed has `keys` bytes and is written whole in that case). *low == *high: none. */
 int32_t attn__mask_row(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, int64_t *low,
@@ -22,6 +30,9 @@ int32_t attn__mask_row(const attn_mask *mask, const attn__pair *pair, int64_t he
 /* a boolean mask's shape against a call's segments and heads; fails by name */
 attn_status attn__mask_check(attn_context *ctx, const char *argument, const attn_mask *mask, int64_t heads, attn__segments query,
                              attn__segments key);
+
+/* 1 for attn_mask_causal aligned to the last key, alone */
+int attn__mask_is_causal(const attn_mask *mask);
 
 /* 1 when the mask's answer for a key does not change when the queries before it are left out (they lie in a cache): aligned to the last key
    or by position. NULL: 1. */

@@ -3,14 +3,6 @@
 #include "mask.h"
 #include "mask_node.h"
 
-/* the key index where query i stands; may lie outside the keys */
-static int64_t place_of(const attn_mask *mask, const attn__pair *pair, int64_t i)
-{
-    if (mask->alignment == ATTN_ALIGN_LAST) return i + (pair->key->length - pair->query->length);
-    if (mask->alignment == ATTN_ALIGN_FIRST) return i;
-    return pair->query->first_position + i - pair->key->first_position;
-}
-
 static int64_t add(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -59,9 +51,9 @@ static int32_t dilated_block(const attn_mask *mask, int64_t place, int64_t rows,
     return rows == 1 && keys == 1 ? ATTN__BLOCK_FULL : ATTN__BLOCK_PARTIAL;
 }
 
-static int32_t window_block(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys)
+int32_t attn__mask_window_block(const attn_mask *mask, int64_t place, int64_t rows, int64_t j, int64_t keys)
 {
-    int64_t first_low, first_high, last_low, last_high, place = place_of(mask, pair, i);
+    int64_t first_low, first_high, last_low, last_high;
     if (mask->dilation > 1) return dilated_block(mask, place, rows, j, keys);
     window_bounds(mask, place, &first_low, &first_high);
     window_bounds(mask, place + rows - 1, &last_low, &last_high);
@@ -69,10 +61,9 @@ static int32_t window_block(const attn_mask *mask, const attn__pair *pair, int64
     return j + keys <= first_high && j >= last_low ? ATTN__BLOCK_FULL : ATTN__BLOCK_PARTIAL;
 }
 
-static int32_t window_row(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t j, int64_t keys, int64_t *low, int64_t *high,
-                          uint8_t *allowed)
+int32_t attn__mask_window_row(const attn_mask *mask, int64_t place, int64_t j, int64_t keys, int64_t *low, int64_t *high, uint8_t *allowed)
 {
-    int64_t first, end, place = place_of(mask, pair, i);
+    int64_t first, end;
     window_bounds(mask, place, &first, &end);
     *low = clamp(first, j, j + keys) - j;
     *high = clamp(end, j, j + keys) - j;
@@ -95,10 +86,12 @@ static const uint8_t *boolean_row_at(const attn_mask *mask, const attn__pair *pa
     return mask->allowed + ((segment * extent[1] + of_head) * extent[2] + i) * extent[3];
 }
 
-static int32_t boolean_block(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys)
+/* head -1: over all of them */
+static int32_t boolean_block(const attn_mask *mask, const attn__pair *pair, int64_t only, int64_t i, int64_t rows, int64_t j, int64_t keys)
 {
     int some = 0, not_all = 0;
-    for (int64_t head = 0; head < mask->extent[1]; head++)
+    int64_t first = only < 0 || mask->extent[1] == 1 ? 0 : only, end = only < 0 ? mask->extent[1] : first + 1;
+    for (int64_t head = first; head < end; head++)
         for (int64_t row = i; row < i + rows; row++) {
             const uint8_t *at = boolean_row_at(mask, pair, head, row) + j;
             some |= !some && memchr(at, 1, (size_t)keys) != NULL;
@@ -108,21 +101,44 @@ static int32_t boolean_block(const attn_mask *mask, const attn__pair *pair, int6
     return some ? ATTN__BLOCK_FULL : ATTN__BLOCK_NONE;
 }
 
+static int32_t heads_block(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys)
+{
+    int32_t all = attn__mask_block_of_head(attn__mask_heads(mask)[0], pair, 0, i, rows, j, keys);
+    for (int64_t h = 1; h < mask->count && all != ATTN__BLOCK_PARTIAL; h++)
+        if (attn__mask_block_of_head(attn__mask_heads(mask)[h], pair, h, i, rows, j, keys) != all) all = ATTN__BLOCK_PARTIAL;
+    return all;
+}
+
 int32_t attn__mask_block(const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys)
+{
+    return attn__mask_block_of_head(mask, pair, -1, i, rows, j, keys);
+}
+
+int32_t attn__mask_block_of_head(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t rows, int64_t j,
+                                 int64_t keys)
 {
     if (rows == 0 || keys == 0) return ATTN__BLOCK_NONE;
     if (mask == NULL) return ATTN__BLOCK_FULL;
-    if (mask->kind == ATTN__MASK_CAUSAL || mask->kind == ATTN__MASK_WINDOW) return window_block(mask, pair, i, rows, j, keys);
-    if (mask->kind == ATTN__MASK_BOOLEAN) return boolean_block(mask, pair, i, rows, j, keys);
+    if (mask->kind == ATTN__MASK_BOOLEAN) return boolean_block(mask, pair, head, i, rows, j, keys);
+    if (mask->kind == ATTN__MASK_ADDITIVE) return attn__mask_additive_block(mask, pair, head, i, rows, j, keys);
+    if (mask->kind == ATTN__MASK_HEADS && head < 0) return heads_block(mask, pair, i, rows, j, keys);
+    if (mask->kind == ATTN__MASK_HEADS) return attn__mask_block_of_head(attn__mask_heads(mask)[head], pair, head, i, rows, j, keys);
+    if (mask->kind == ATTN__MASK_CAUSAL || mask->kind == ATTN__MASK_WINDOW)
+        return attn__mask_window_block(mask, attn__mask_place(mask, pair, i), rows, j, keys);
+    if (mask->kind >= ATTN__MASK_SPARSE) return attn__mask_sparse_block(mask, pair, attn__mask_place(mask, pair, i), rows, j, keys);
     int32_t decides = mask->kind == ATTN__MASK_UNION ? ATTN__BLOCK_FULL : ATTN__BLOCK_NONE; /* alone, whatever the other says */
-    int32_t a = attn__mask_block(mask->a, pair, i, rows, j, keys);
+    int32_t a = attn__mask_block_of_head(mask->a, pair, head, i, rows, j, keys);
     if (a == decides) return a;
-    int32_t b = attn__mask_block(mask->b, pair, i, rows, j, keys);
+    int32_t b = attn__mask_block_of_head(mask->b, pair, head, i, rows, j, keys);
     return b == decides || a == b ? b : ATTN__BLOCK_PARTIAL;
 }
 
 static int32_t node_row(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, int64_t *low,
                         int64_t *high, uint8_t *allowed);
+
+/* a head's own mask, as bytes whatever its kind: a heads node is never an interval */
+static int32_t whole_row(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, int64_t *low,
+                         int64_t *high, uint8_t *allowed);
 
 static void write_interval(uint8_t *allowed, int64_t keys, int64_t low, int64_t high)
 {
@@ -175,9 +191,31 @@ static int32_t merge_rows(const attn_mask *mask, const attn__pair *pair, int64_t
 static int32_t node_row(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, int64_t *low,
                         int64_t *high, uint8_t *allowed)
 {
-    if (mask->kind == ATTN__MASK_CAUSAL || mask->kind == ATTN__MASK_WINDOW) return window_row(mask, pair, i, j, keys, low, high, allowed);
-    if (mask->kind != ATTN__MASK_BOOLEAN) return merge_rows(mask, pair, head, i, j, keys, low, high, allowed);
-    memcpy(allowed, boolean_row_at(mask, pair, head, i) + j, (size_t)keys);
+    if (mask->kind == ATTN__MASK_CAUSAL || mask->kind == ATTN__MASK_WINDOW)
+        return attn__mask_window_row(mask, attn__mask_place(mask, pair, i), j, keys, low, high, allowed);
+    if (mask->kind == ATTN__MASK_UNION || mask->kind == ATTN__MASK_INTERSECTION)
+        return merge_rows(mask, pair, head, i, j, keys, low, high, allowed);
+    if (mask->kind == ATTN__MASK_HEADS) return whole_row(attn__mask_heads(mask)[head], pair, head, i, j, keys, low, high, allowed);
+    if (mask->kind == ATTN__MASK_ADDITIVE)
+        attn__mask_additive_row(mask, pair, head, i, j, keys, allowed);
+    else if (mask->kind == ATTN__MASK_BOOLEAN)
+        memcpy(allowed, boolean_row_at(mask, pair, head, i) + j, (size_t)keys);
+    else
+        attn__mask_sparse_row(mask, pair, attn__mask_place(mask, pair, i), j, keys, allowed);
+    *low = 0;
+    *high = keys;
+    return 1;
+}
+
+static int32_t whole_row(const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys, int64_t *low,
+                         int64_t *high, uint8_t *allowed)
+{
+    *low = 0;
+    *high = keys;
+    if (mask == NULL)
+        memset(allowed, 1, (size_t)keys);
+    else if (!node_row(mask, pair, head, i, j, keys, low, high, allowed))
+        write_interval(allowed, keys, *low, *high);
     *low = 0;
     *high = keys;
     return 1;
@@ -201,7 +239,17 @@ int attn__mask_fits_cache(const attn_mask *mask)
     switch (mask->kind) {
     case ATTN__MASK_CAUSAL:
     case ATTN__MASK_WINDOW: return mask->alignment != ATTN_ALIGN_FIRST;
-    case ATTN__MASK_BOOLEAN: return 0;
+    case ATTN__MASK_GLOBAL:
+    case ATTN__MASK_LOGARITHMIC: return mask->alignment != ATTN_ALIGN_FIRST;
+    case ATTN__MASK_STRIDED:
+    case ATTN__MASK_FIXED: return mask->alignment != ATTN_ALIGN_FIRST && mask->stride > 0; /* the root of n grows with the cache */
+    case ATTN__MASK_HEADS:
+        for (int64_t h = 0; h < mask->count; h++)
+            if (!attn__mask_fits_cache(attn__mask_heads(mask)[h])) return 0;
+        return 1;
+    case ATTN__MASK_BOOLEAN:
+    case ATTN__MASK_ADDITIVE:
+    case ATTN__MASK_RANDOM: return 0; /* random: which blocks there are depends on how many keys there are */
     default: return attn__mask_fits_cache(mask->a) && attn__mask_fits_cache(mask->b);
     }
 }

@@ -74,6 +74,24 @@ attn_status attn__heads(attn_context *ctx, const char *argument, const attn_tens
     return ATTN_OK;
 }
 
+attn_status attn__weights_view(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, int64_t keys,
+                               attn__view *out)
+{
+    attn_status status = attn__expect(ctx, argument, tensor, ATTN__MAGIC_TENSOR, "attn_tensor");
+    if (status == ATTN_OK) status = check_dtype(ctx, argument, tensor, dtype);
+    if (status != ATTN_OK) return status;
+    if (tensor->rank != 3)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got rank %" PRId32 ", expected 3 ([heads, rows, keys])", argument, tensor->rank);
+    status = check_last(ctx, argument, tensor);
+    if (status != ATTN_OK) return status;
+    if (tensor->shape[2] != keys)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "%s: got %" PRId64 " keys, expected the segment's %" PRId64, argument, tensor->shape[2],
+                          keys);
+    int64_t heads = tensor->shape[0], rows = tensor->shape[1], row_stride = rows > 1 ? tensor->stride[1] : keys;
+    *out = (attn__view){tensor->data, rows, heads, keys, row_stride, heads > 1 ? tensor->stride[0] : 0, tensor->dtype, 0};
+    return ATTN_OK;
+}
+
 attn_status attn__expect_shape(attn_context *ctx, const char *argument, const attn__view *view, int64_t rows, int64_t heads, int64_t width)
 {
     if ((rows < 0 || view->rows == rows) && (heads < 0 || view->heads == heads) && (width < 0 || view->width == width)) return ATTN_OK;

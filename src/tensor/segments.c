@@ -42,6 +42,14 @@ void attn__segments_order(attn__segments segments, int64_t *order)
     }
 }
 
+int attn__segments_tile(attn__segments segments, int64_t rows)
+{
+    int64_t next = 0;
+    for (int64_t i = 0; i < segments.count; i++)
+        if (segments.at[i].start == next) next += segments.at[i].length;
+    return next == rows;
+}
+
 static attn_status one_segment(attn_context *ctx, int64_t rows, attn__segments *out)
 {
     if (ctx->dry) return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "layout: got NULL in a cost report, expected an attn_layout");
@@ -85,8 +93,8 @@ attn_status attn__segments_copy(attn_context *ctx, attn__arena *arena, attn__seg
 {
     int64_t bytes;
     if (attn__multiply(from.count, (int64_t)sizeof(attn_segment), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "segments");
-    attn_segment *copy = ctx->dry ? attn__arena_pretend(arena, bytes) : attn__arena_take(arena, bytes);
-    if (copy == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "segments");
+    attn_segment *copy = attn__take(ctx, arena, bytes, "segments");
+    if (copy == NULL) return attn__arena_status(arena);
     if (ctx->dry) copy = NULL; /* counted, but nothing lies there to be read */
     if (copy != NULL && bytes > 0) memcpy(copy, from.at, (size_t)bytes);
     *out = (attn__segments){from.count, from.rows, copy != NULL ? copy : from.at};
@@ -97,9 +105,9 @@ attn_status attn__places_expand(attn_context *ctx, attn__arena *arena, attn__seg
 {
     int64_t bytes;
     if (attn__multiply(rows, (int64_t)sizeof(int64_t), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "positions of rows");
-    void *(*take)(attn__arena *, int64_t) = ctx->dry ? attn__arena_pretend : attn__arena_take;
-    int64_t *sequence = take(arena, bytes), *position = sequence == NULL ? NULL : take(arena, bytes);
-    if (position == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "positions of rows");
+    int64_t *sequence = attn__take(ctx, arena, bytes, "positions of rows");
+    int64_t *position = sequence == NULL ? NULL : attn__take(ctx, arena, bytes, "positions of rows");
+    if (position == NULL) return attn__arena_status(arena);
     *out = (attn__places){sequence, position};
     if (ctx->dry) return ATTN_OK;
     for (int64_t row = 0; row < rows; row++) sequence[row] = position[row] = -1;

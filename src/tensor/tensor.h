@@ -26,6 +26,9 @@ struct attn_tensor {
    Fails with DTYPE or SHAPE, naming the argument. Extent 0 anywhere is legal. */
 attn_status attn__rows(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, attn__view *out);
 /* rank 3 [rows, heads, size] kept as heads */
+/* rank 3 [heads, rows, keys], dense last axis, as rows of heads of keys */
+attn_status attn__weights_view(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, int64_t keys,
+                               attn__view *out);
 attn_status attn__heads(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, attn__view *out);
 /* SHAPE unless rows and width are as given (-1: any) */
 attn_status attn__expect_shape(attn_context *ctx, const char *argument, const attn__view *view, int64_t rows, int64_t heads, int64_t width);

@@ -21,7 +21,7 @@ static void blocked_head(void)
     OK(ctx, attn__heads(ctx, "k", k, 0, &a.key));
     OK(ctx, attn__heads(ctx, "v", v, 0, &a.value));
     view to = {weights, 5, 3, 5, 5, 25, ATTN_FLOAT32, 0}; /* [heads, queries, keys] */
-    OK(ctx, table->attention_weights(ctx, &a, 0, &to));
+    OK(ctx, table->attention_weights(ctx, &a, &(attn__weights_part){0, 0, 0}, &to));
     for (int h = 0; h < 3; h++)
         for (int i = 0; i < 5; i++) {
             double want = 0;

@@ -19,22 +19,6 @@ static void begin(calls *t)
     OK(t->ctx, attn_tape_begin(t->ctx, t->live[TAPE], NULL));
 }
 
-static attn_layout *layout_of(calls *t, int64_t count, const attn_segment *segments)
-{
-    attn_layout *layout = NULL;
-    OK(t->ctx, attn_layout_create(t->ctx, count, &layout));
-    OK(t->ctx, attn_layout_set(t->ctx, layout, count, segments));
-    return layout;
-}
-
-/* one argument by a layout of these segments; twice: two overlap in part, beyond: past the last row, three: another count */
-static void wrong_layout(calls *t, int index, int64_t count, const attn_segment *segments, attn_status status, const char *word)
-{
-    attn_layout *layout = layout_of(t, count, segments);
-    wrong_pointer(t, index, layout, status, word);
-    attn_layout_free(layout);
-}
-
 static const attn_segment two[2] = {{0, 1, 0, 0}, {1, 3, 0, 1}}, three[3] = {{0, 1, 0, 0}, {1, 2, 0, 1}, {3, 1, 0, 2}},
                           part[2] = {{0, 3, 0, 0}, {1, 3, 0, 1}}, same[2] = {{0, 4, 0, 0}, {0, 4, 0, 1}},
                           beyond[2] = {{0, 1, 0, 0}, {1, 9, 0, 1}}, gap[2] = {{0, 1, 0, 0}, {2, 2, 0, 1}};
@@ -57,7 +41,7 @@ static void wrong_masks(calls *t, int index)
 static void dot_products(int32_t backend, int taped)
 {
     calls *t = calls_open(backend);
-    attn_layout *queries = layout_of(t, 2, two), *keys = layout_of(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
+    attn_layout *queries = calls_layout(t, 2, two), *keys = calls_layout(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
     attn_dot_product_options o;
     OK(t->ctx, attn_dot_product_options_init(&o, sizeof o));
     ROW(t, attn_dot_product_attention, dot_product);
@@ -77,8 +61,7 @@ static void dot_products(int32_t backend, int taped)
     wrong_pointer(t, 5, NULL, ATTN_ERROR_SHAPE, "key_layout");
     wrong_pointer(t, 6, NULL, ATTN_ERROR_SHAPE, "key_layout");
     for (int i = 5; i <= 6; i++) {
-        wrong_pointer(t, i, t->live[MASK], ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
-        wrong_pointer(t, i, t->freed[LAYOUT], ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
+        wrong_layout_handles(t, i);
         wrong_layout(t, i, 2, part, ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
         wrong_layout(t, i, 2, beyond, ATTN_ERROR_SHAPE, t->at[i].name);
         wrong_layout(t, i, 3, three, ATTN_ERROR_SHAPE, "key_layout");
@@ -138,13 +121,52 @@ static void wrong_options(calls *t, int index)
     WRONG_INT32(t, index, attn_attention_options, dtype, 0, ATTN_ERROR_DTYPE);
     WRONG_INT32(t, index, attn_attention_options, score, 4, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, score, -1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, score, ATTN_SCORE_ADDITIVE, ATTN_ERROR_UNSUPPORTED);
-    WRONG_INT32(t, index, attn_attention_options, score, ATTN_SCORE_MULTIPLICATIVE, ATTN_ERROR_UNSUPPORTED);
     WRONG_INT32(t, index, attn_attention_options, initialisation, 2, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_REALS(t, index, attn_attention_options, scale, NAN, NAN);
     WRONG_REALS(t, index, attn_attention_options, dropout, 0, 1);
     WRONG_REALS(t, index, attn_attention_options, soft_cap, 0, NAN);
     WRONG_REALS(t, index, attn_attention_options, initialisation_scale, 0, NAN);
+}
+
+/* fields that only some positions look at; the base options have none */
+static void wrong_positions(calls *t, int index)
+{
+    attn_attention_options *o = place_of(t, index);
+    const attn_attention_options before = *o;
+    static const int64_t buckets[4] = {0, 3, 5, (1 << 20) + 2}, reaches[3] = {-1, 8, (1 << 20) + 1};
+    WRONG_INT32(t, index, attn_attention_options, positions, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, positions, 7, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, positions, ATTN_POSITIONS_SINUSOIDAL, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, positions, ATTN_POSITIONS_LEARNED, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, position_sides, 2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, relative_values, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, query_key_norm, 3, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, query_key_norm, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, gated_output, 2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, reserved, 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_REALS(t, index, attn_attention_options, query_key_epsilon, 0, 1);
+    WRONG_INT64(t, index, attn_attention_options, key_head_size, 3, ATTN_ERROR_SHAPE);
+    WRONG_INT64(t, index, attn_attention_options, key_head_size, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    t->flags |= VARIES; /* the valid call is another one now */
+    o->positions = ATTN_POSITIONS_T5;
+    for (int i = 0; i < 4; i++) WRONG_INT64(t, index, attn_attention_options, position_buckets, buckets[i], ATTN_ERROR_INVALID_ARGUMENT);
+    for (int i = 0; i < 3; i++) WRONG_INT64(t, index, attn_attention_options, position_reach, reaches[i], ATTN_ERROR_INVALID_ARGUMENT);
+    o->positions = ATTN_POSITIONS_RELATIVE;
+    WRONG_INT64(t, index, attn_attention_options, position_reach, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, position_reach, (1 << 20) + 1, ATTN_ERROR_INVALID_ARGUMENT);
+    o->positions = ATTN_POSITIONS_ROTARY;
+    WRONG_INT32(t, index, attn_attention_options, rotary_pairing, 2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, rotary_scaling, 5, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, rotated, 4, ATTN_ERROR_SHAPE);
+    WRONG_INT64(t, index, attn_attention_options, rotated, 1, ATTN_ERROR_SHAPE);
+    WRONG_REALS(t, index, attn_attention_options, rotary_base, 1, NAN);
+    WRONG_REALS(t, index, attn_attention_options, rotary_factor, 1, NAN);
+    WRONG_REALS(t, index, attn_attention_options, rotary_context, 0, NAN);
+    WRONG_REALS(t, index, attn_attention_options, rotary_low, 0, NAN);
+    WRONG_REALS(t, index, attn_attention_options, rotary_high, 1, NAN);
+    WRONG_REALS(t, index, attn_attention_options, rotary_magnitude, 0, NAN);
+    *o = before;
+    t->flags &= ~VARIES;
 }
 
 static attn_attention_options options_of(calls *t)
@@ -168,6 +190,7 @@ static void test_create(void **state)
     check_row(t);
     wrong_pointer(t, 1, NULL, ATTN_ERROR_INVALID_ARGUMENT, "query_width"); /* the one option without a default */
     wrong_options(t, 1);
+    wrong_positions(t, 1);
     WRONG_INT32(t, 1, attn_attention_options, dtype, ATTN_FLOAT64, ATTN_ERROR_UNSUPPORTED);
     const uint64_t key_width = offsetof(attn_attention_options, key_width), output_width = offsetof(attn_attention_options, output_width);
     wrong_field(t, 1, key_width, 8, &(int64_t){INT64_MAX}, ATTN_ERROR_TOO_LARGE, "key.weight");
@@ -184,7 +207,7 @@ static void forwards(int32_t backend, int taped)
     calls *t = calls_open(backend);
     attn_attention *layer = NULL;
     const attn_attention_options o = options_of(t);
-    attn_layout *queries = layout_of(t, 2, two), *keys = layout_of(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
+    attn_layout *queries = calls_layout(t, 2, two), *keys = calls_layout(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
     OK(t->ctx, attn_attention_create(t->ctx, &o, &layer));
     attn_parameters *set = attn_attention_parameters(layer);
     ROW(t, attn_attention_forward, forward);
@@ -205,8 +228,7 @@ static void forwards(int32_t backend, int taped)
     wrong_pointer(t, 6, NULL, ATTN_ERROR_SHAPE, "key_layout");
     wrong_pointer(t, 7, NULL, ATTN_ERROR_SHAPE, "key_layout");
     for (int i = 6; i <= 7; i++) {
-        wrong_pointer(t, i, t->live[MASK], ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
-        wrong_pointer(t, i, t->freed[LAYOUT], ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
+        wrong_layout_handles(t, i);
         wrong_layout(t, i, 2, part, ATTN_ERROR_INVALID_ARGUMENT, t->at[i].name);
         wrong_layout(t, i, 2, beyond, ATTN_ERROR_SHAPE, t->at[i].name);
         wrong_layout(t, i, 3, three, ATTN_ERROR_SHAPE, "key_layout");
@@ -239,7 +261,7 @@ static void test_cost(void **state)
 {
     calls *t = calls_open(ATTN_BACKEND_BLAS);
     const attn_attention_options o = options_of(t);
-    attn_layout *queries = layout_of(t, 2, two), *keys = layout_of(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
+    attn_layout *queries = calls_layout(t, 2, two), *keys = calls_layout(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
     (void)state;
     ROW(t, attn_attention_cost, cost);
     arg_context(t);
@@ -251,6 +273,7 @@ static void test_cost(void **state)
     t->at[t->count - 1].smallest = offsetof(attn_cost_report, weights_bytes); /* the first version ended there */
     check_row(t);
     wrong_options(t, 1);
+    wrong_positions(t, 1);
     wrong_layout(t, 2, 2, gap, ATTN_ERROR_INVALID_ARGUMENT, "query");
     wrong_layout(t, 2, 3, three, ATTN_ERROR_SHAPE, "key");
     wrong_layout(t, 3, 3, three, ATTN_ERROR_SHAPE, "key");

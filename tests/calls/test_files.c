@@ -138,7 +138,7 @@ static void claims(void **state)
         {"{\"width\":10,\"heads\":3}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, PATH ": attn.options.width"},
         {"{\"feed_forward\":2147483647}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, PATH},
         {"{\"encoder_layers\":0,\"decoder_layers\":0}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "encoder_layers"},
-        {"{\"positions\":3}", ATTN_ERROR_UNSUPPORTED, ATTN_ERROR_UNSUPPORTED, "positions"},
+        {"{\"patch_values\":3}", ATTN_ERROR_UNSUPPORTED, ATTN_ERROR_UNSUPPORTED, "patch_values"},
         {"{\"dtype\":2}", ATTN_ERROR_UNSUPPORTED, ATTN_ERROR_UNSUPPORTED, "float64"},
         {"{\"width\":512,\"source_vocabulary\":2000000000}", ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, PATH},
         {"{\"width\":4096,\"heads\":1,\"source_vocabulary\":9}", ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, PATH},

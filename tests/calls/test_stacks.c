@@ -76,27 +76,6 @@ static const attn_segment two[2] = {{0, 1, 0, 0}, {1, 3, 0, 1}}, three[3] = {{0,
                           gap[2] = {{0, 1, 0, 0}, {2, 2, 0, 1}}, twice[2] = {{0, 4, 0, 0}, {0, 4, 0, 1}},
                           part[2] = {{0, 3, 0, 0}, {1, 3, 0, 1}}, longer[2] = {{0, 1, 0, 0}, {1, 9, 0, 1}};
 
-static attn_layout *layout_of(calls *t, int64_t count, const attn_segment *segments)
-{
-    attn_layout *layout = NULL;
-    OK(t->ctx, attn_layout_create(t->ctx, count, &layout));
-    OK(t->ctx, attn_layout_set(t->ctx, layout, count, segments));
-    return layout;
-}
-
-static void wrong_layout(calls *t, int index, int64_t count, const attn_segment *segments, attn_status status, const char *word)
-{
-    attn_layout *layout = layout_of(t, count, segments);
-    wrong_pointer(t, index, layout, status, word);
-    attn_layout_free(layout);
-}
-
-static void wrong_handles(calls *t, int index)
-{
-    wrong_pointer(t, index, t->live[MASK], ATTN_ERROR_INVALID_ARGUMENT, t->at[index].name);
-    wrong_pointer(t, index, t->freed[LAYOUT], ATTN_ERROR_INVALID_ARGUMENT, t->at[index].name);
-}
-
 /* a boolean mask of two queries is too small for three */
 static void wrong_masks(calls *t, int index)
 {
@@ -122,7 +101,7 @@ static void wrong_outputs(calls *t, int index, attn_parameters *set)
 static void encoding(int32_t backend, int taped)
 {
     calls *t = calls_open(backend);
-    attn_layout *layout = layout_of(t, 2, two);
+    attn_layout *layout = calls_layout(t, 2, two);
     attn_parameters *set = attn_encoder_parameters(t->live[ENCODER]);
     ROW(t, attn_encoder_forward, encode);
     arg_context(t);
@@ -148,7 +127,7 @@ static void encoding(int32_t backend, int taped)
 static void decoding(int32_t backend, int taped)
 {
     calls *t = calls_open(backend);
-    attn_layout *layout = layout_of(t, 2, two), *memory = layout_of(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
+    attn_layout *layout = calls_layout(t, 2, two), *memory = calls_layout(t, 2, (attn_segment[]){{0, 2, 0, 0}, {2, 3, 0, 1}});
     attn_parameters *set = attn_decoder_parameters(t->live[DECODER]);
     ROW(t, attn_decoder_forward, decode);
     arg_context(t);
@@ -169,8 +148,8 @@ static void decoding(int32_t backend, int taped)
     wrong_pointer(t, 4, OF_TYPE(t, ATTN_FLOAT64, 5, WIDTH), ATTN_ERROR_DTYPE, "memory");
     wrong_pointer(t, 5, NULL, ATTN_ERROR_SHAPE, "memory_layout");
     wrong_pointer(t, 6, NULL, ATTN_ERROR_SHAPE, "memory_layout");
-    wrong_handles(t, 5);
-    wrong_handles(t, 6);
+    wrong_layout_handles(t, 5);
+    wrong_layout_handles(t, 6);
     wrong_layout(t, 5, 2, gap, ATTN_ERROR_INVALID_ARGUMENT, "layout");
     wrong_layout(t, 5, 3, three, ATTN_ERROR_SHAPE, "memory_layout");
     wrong_layout(t, 6, 3, three, ATTN_ERROR_SHAPE, "memory_layout");

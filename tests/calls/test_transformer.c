@@ -62,9 +62,6 @@ static void creating(void **state)
     check_row(t);
     wrong_options(t, 1);
     WRONG_INT32(t, 1, attn_transformer_options, dtype, ATTN_FLOAT64, ATTN_ERROR_UNSUPPORTED);
-    WRONG_INT32(t, 1, attn_transformer_options, positions, ATTN_POSITIONS_ROTARY, ATTN_ERROR_UNSUPPORTED);
-    WRONG_INT32(t, 1, attn_transformer_options, positions, ATTN_POSITIONS_T5, ATTN_ERROR_UNSUPPORTED);
-    WRONG_INT32(t, 1, attn_transformer_options, positions, ATTN_POSITIONS_ALIBI, ATTN_ERROR_UNSUPPORTED);
     WRONG_INT64(t, 1, attn_transformer_options, patch_values, 3, ATTN_ERROR_UNSUPPORTED);
     WRONG_INT64(t, 1, attn_transformer_options, segment_types, 3, ATTN_ERROR_UNSUPPORTED);
 

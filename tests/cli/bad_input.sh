@@ -37,7 +37,6 @@ fails 2 'init: got "-0.1"' $train --init -0.1
 fails 2 'multiple of the 3 heads' $train --heads 3
 fails 2 'nearest is gpt2' $train --preset gpt3
 fails 2 'no decoder' $train --preset bert-base
-fails 2 'rotary' $train --preset llama-7b
 fails 2 'expected at most the 10 of --decay-steps' $train --warmup 20 --decay-steps 10
 fails 2 'min-lr: got 0.1, expected at most' $train --min-lr 0.1
 fails 2 'weight-decay: got 0.1 with --optimizer adam' $train --optimizer adam --weight-decay 0.1

@@ -22,7 +22,7 @@ fi
 for header in "$ATTN_SOURCE"/include/attn/*.h; do
     cmp "$header" "$prefix/include/attn/${header##*/}"
 done
-for name in libattn.so libattn.so.0 libattn.so.0.0.1; do
+for name in libattn.so libattn.so.0 libattn.so.0.0.2; do
     [ -e "$libdir/$name" ] || { echo "$name is not installed"; exit 1; }
 done
 if command -v readelf >/dev/null; then

@@ -298,6 +298,7 @@ def points():
     write("points", put)
 
 
-for part in (attention, layers, encoder_decoder, gpt, points):
-    torch.manual_seed(SEED)
-    part()
+if __name__ == "__main__":
+    for part in (attention, layers, encoder_decoder, gpt, points):
+        torch.manual_seed(SEED)
+        part()

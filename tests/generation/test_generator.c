@@ -25,6 +25,13 @@ static attn_transformer_options kind(int which)
     o.norm_placement = which & 2 ? ATTN_PLACEMENT_PRE : ATTN_PLACEMENT_POST;
     o.parallel_block = which & 4 ? 1 : 0;
     o.positions = which & 8 ? ATTN_POSITIONS_LEARNED : ATTN_POSITIONS_SINUSOIDAL;
+    if (which & 32) { /* positions inside the attention, and heads that are normed and gated */
+        o.positions = ATTN_POSITIONS_ROTARY + which % 4;
+        o.position_buckets = 8;
+        o.position_reach = 5;
+        o.query_key_norm = which >> 2 & 1;
+        o.gated_attention = which >> 3 & 1;
+    }
     o.context = MOST;
     if (which & 2) o.tie = ATTN_TIE_OUTPUT;
     if (which & 8) {
@@ -43,8 +50,8 @@ static void test_cache_equals_the_whole(void **state)
 {
     (void)state;
     const int64_t source[4] = {3, 0, 5, 1}, target[4] = {4, 1, 6, 2};
-    for (int which = 0; which < 32; which++) {
-        attn_transformer_options o = kind(which & 15);
+    for (int which = 0; which < 64; which++) {
+        attn_transformer_options o = kind(which & 47);
         int32_t backend = which & 16 ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS;
         if (which & 16) o.dtype = ATTN_FLOAT64;
         attn_generator_options g = defaults(4, 20);

@@ -1,24 +1,6 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-/* after the headers it needs */
-#include <cmocka.h>
-#include "support/golden.h"
+#include "model_case.h"
 
 /* A small encoder-decoder and a GPT-2 against PyTorch: logits, loss, gradients of all parameters, and ten steps of Adam and AdamW. */
-typedef struct model_case {
-    golden g;
-    attn_transformer *model;
-    attn_parameters *parameters;
-    attn_batch batch;
-    attn_tensor *tensors[3];
-    attn_layout *layouts[2];
-} model_case;
-
 static attn_transformer_options encoder_decoder_options(int32_t dtype)
 {
     attn_transformer_options o = model_options(2, 2);
@@ -48,61 +30,6 @@ static attn_transformer_options gpt_options(int32_t dtype)
     return o;
 }
 
-static void open_case(model_case *c, const char *name, int encodes, int32_t backend, double within)
-{
-    memset(c, 0, sizeof *c);
-    golden_open(&c->g, name, backend, within);
-    const attn_transformer_options o = encodes ? encoder_decoder_options(c->g.dtype) : gpt_options(c->g.dtype);
-    OK(c->g.ctx, attn_transformer_create(c->g.ctx, &o, &c->model));
-    c->parameters = attn_transformer_parameters(c->model);
-    golden_load(&c->g, c->parameters);
-    OK(c->g.ctx, attn_batch_init(&c->batch, sizeof c->batch));
-    if (encodes) c->batch.source = c->tensors[0] = golden_tensor(&c->g, "source");
-    if (encodes) c->batch.source_layout = c->layouts[0] = golden_layout(&c->g, "source_lengths");
-    c->batch.target = c->tensors[1] = golden_tensor(&c->g, "target");
-    c->batch.labels = c->tensors[2] = golden_tensor(&c->g, "labels");
-    c->batch.target_layout = c->layouts[1] = golden_layout(&c->g, "target_lengths");
-}
-
-static void close_case(model_case *c)
-{
-    for (int i = 0; i < 3; i++) attn_tensor_free(c->tensors[i]);
-    for (int i = 0; i < 2; i++) attn_layout_free(c->layouts[i]);
-    attn_transformer_free(c->model);
-    golden_close(&c->g);
-}
-
-static void expect_values(model_case *c, double smoothing)
-{
-    attn_context *ctx = c->g.ctx;
-    attn_tensor *logits = golden_tensor(&c->g, "logits"), *loss = model_tensor(ctx, c->g.dtype, 1, 0);
-    for (int64_t i = 0; i < model_elements(logits); i++) model_set(logits, i, NAN);
-    OK(ctx, attn_transformer_forward(ctx, c->model, NULL, &c->batch, logits));
-    golden_expect(&c->g, "logits", logits, 0);
-
-    attn_tape *tape = NULL;
-    attn_gradients *gradients = NULL;
-    attn_cross_entropy_options o;
-    attn_loss_report report = {.struct_size = sizeof report};
-    OK(ctx, attn_cross_entropy_options_init(&o, sizeof o));
-    o.label_smoothing = smoothing;
-    o.mean = 1;
-    OK(ctx, attn_tape_create(ctx, &tape));
-    OK(ctx, attn_gradients_create(ctx, c->parameters, &gradients));
-    OK(ctx, attn_tape_begin(ctx, tape, NULL));
-    OK(ctx, attn_transformer_loss(ctx, c->model, tape, &c->batch, &o, loss, &report));
-    golden_expect(&c->g, "loss", loss, 0);
-    if (smoothing > 0)
-        assert_true(fabs(report.unsmoothed_sum / (double)report.count / golden_number(&c->g, "unsmoothed_loss", 0) - 1) <= c->g.within);
-    const attn_tensor *const outputs[1] = {loss};
-    OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, NULL, 1, &gradients));
-    golden_expect_gradients(&c->g, c->parameters, gradients);
-    attn_gradients_free(gradients);
-    attn_tape_free(tape);
-    attn_tensor_free(loss);
-    attn_tensor_free(logits);
-}
-
 /* step: one element of a key's bias has a gradient of 0 but for rounding, and Adam makes a step of what rounding left: they are compared in
    float64 alone */
 static void expect_change(const model_case *c, const char *optimizer, const model_case *start)
@@ -129,8 +56,8 @@ static void expect_steps(int32_t optimizer, int32_t backend, double within, doub
     attn_trainer_report report;
     const char *name = optimizer == ATTN_OPTIMIZER_ADAM ? "adam" : "adamw";
     char losses[32];
-    open_case(&c, "encoder_decoder", 1, backend, within);
-    open_case(&start, "encoder_decoder", 1, backend, within);
+    open_case(&c, "encoder_decoder", encoder_decoder_options, backend, within);
+    open_case(&start, "encoder_decoder", encoder_decoder_options, backend, within);
     attn_context *ctx = c.g.ctx;
     OK(ctx, attn_optimizer_options_init(&o, sizeof o));
     OK(ctx, attn_trainer_options_init(&t, sizeof t));
@@ -164,7 +91,7 @@ static void test_encoder_decoder(void **state)
     (void)state;
     for (int32_t backend = 0; backend < 2; backend++) {
         model_case c;
-        open_case(&c, "encoder_decoder", 1, backend, backend == ATTN_BACKEND_BLAS ? 1e-5 : 1e-12);
+        open_case(&c, "encoder_decoder", encoder_decoder_options, backend, backend == ATTN_BACKEND_BLAS ? 1e-5 : 1e-12);
         expect_values(&c, 0.1);
         close_case(&c);
     }
@@ -175,7 +102,7 @@ static void test_gpt(void **state)
     (void)state;
     for (int32_t backend = 0; backend < 2; backend++) {
         model_case c;
-        open_case(&c, "gpt", 0, backend, backend == ATTN_BACKEND_BLAS ? 1e-5 : 1e-12);
+        open_case(&c, "gpt", gpt_options, backend, backend == ATTN_BACKEND_BLAS ? 1e-5 : 1e-12);
         expect_values(&c, 0);
         close_case(&c);
     }

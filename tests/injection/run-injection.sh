@@ -5,7 +5,7 @@
 set -u
 root=$(CDPATH= cd -- "$(dirname -- "$0")/../.." && pwd)
 cd "$root" || exit 1
-programs="create operations models training files generation"
+programs="create operations family models training files generation"
 cc=${CC:-cc}
 work=$(mktemp -d "${TMPDIR:-/tmp}/attn-injection.XXXXXX")
 trap 'rm -rf "$work"' EXIT

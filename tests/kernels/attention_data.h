@@ -20,7 +20,11 @@ enum {
     MASK_BOOLEAN_HEADS,
     MASK_UNION,
     MASK_DILATED,
-    MASK_AHEAD
+    MASK_AHEAD,
+    MASK_ADDITIVE,
+    MASK_PER_HEAD,
+    MASK_NUMBERS,
+    MASK_SPARSE
 };
 
 typedef struct attention_shape {
@@ -35,7 +39,7 @@ typedef struct attention_data {
     attn__segments query_segments, key_segments;
     attn_segment queries[4], keys[4];
     attn_mask *mask[RUNS];
-    trio query, key, value, output, log_sum_exp, d_output, d_query, d_key, d_value;
+    trio query, key, value, output, log_sum_exp, entropy, d_output, d_query, d_key, d_value;
 } attention_data;
 
 static int tight(const attention_shape *s)
@@ -92,6 +96,22 @@ static attn_mask *make_boolean(crosscheck *c, int run, const attention_shape *s,
     return mask;
 }
 
+static attn_mask *make_additive(crosscheck *c, int run, const attention_shape *s, int64_t heads)
+{
+    int64_t shape[4] = {1, heads, s->queries[0], s->keys[0]}, n = heads * s->queries[0] * s->keys[0];
+    float *values = take(c, n * 4);
+    random_state random = {98};
+    for (int64_t i = 0; i < n; i++) values[i] = random_bits(&random) % 3 == 0 ? -INFINITY : (float)random_number(&random, -1, 1);
+    for (int64_t i = 4; i < n; i += 5) values[i] = -1e4F; /* seen, with a weight of exactly 0 */
+    for (int64_t j = 0; j < s->keys[0]; j++) values[j] = -INFINITY;
+    attn_tensor *tensor;
+    attn_mask *mask;
+    assert_int_equal(attn_tensor_wrap(c->ctx[run], ATTN_FLOAT32, 4, shape, NULL, values, &tensor), ATTN_OK);
+    assert_int_equal(attn_mask_additive(c->ctx[run], tensor, &mask), ATTN_OK);
+    attn_tensor_free(tensor);
+    return mask;
+}
+
 static attn_mask *make_mask(crosscheck *c, int run, const attention_shape *s)
 {
     attn_context *ctx = c->ctx[run];
@@ -103,6 +123,37 @@ static attn_mask *make_mask(crosscheck *c, int run, const attention_shape *s)
     case MASK_WINDOW: assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_LAST, 17, 3, 1, &mask), ATTN_OK); break;
     case MASK_BOOLEAN: mask = make_boolean(c, run, s, 1); break;
     case MASK_BOOLEAN_HEADS: mask = make_boolean(c, run, s, s->heads); break;
+    case MASK_ADDITIVE: mask = make_additive(c, run, s, s->heads); break;
+    case MASK_NUMBERS: { /* those of both masks and causal, of one, none */
+        attn_mask *both, *three[4] = {NULL}, *more = make_additive(c, run, s, 1);
+        assert_int_equal(attn_mask_causal(ctx, ATTN_ALIGN_LAST, &window), ATTN_OK);
+        three[1] = make_additive(c, run, s, s->heads);
+        assert_int_equal(attn_mask_intersection(ctx, more, three[1], &both), ATTN_OK);
+        assert_int_equal(attn_mask_intersection(ctx, window, both, &three[0]), ATTN_OK);
+        assert_int_equal(attn_mask_heads(ctx, s->heads, (const attn_mask *const *)three, &mask), ATTN_OK);
+        attn_mask *all[] = {both, more, window, three[0], three[1]};
+        for (int i = 0; i < 5; i++) attn_mask_free(all[i]);
+        break;
+    }
+    case MASK_PER_HEAD: {
+        attn_mask *three[4] = {NULL};
+        assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_LAST, 5, 0, 1, &three[0]), ATTN_OK);
+        assert_int_equal(attn_mask_random(ctx, ATTN_ALIGN_FIRST, 16, 1, 3, &three[1]), ATTN_OK);
+        assert_int_equal(attn_mask_random(ctx, ATTN_ALIGN_FIRST, 16, 0, 3, &three[2]), ATTN_OK); /* a head that sees nothing */
+        assert_int_equal(attn_mask_heads(ctx, s->heads, (const attn_mask *const *)three, &mask), ATTN_OK);
+        for (int i = 0; i < 4; i++) attn_mask_free(three[i]);
+        break;
+    }
+    case MASK_SPARSE: {
+        const int64_t first[] = {0, 64, 100};
+        attn_mask *far_keys;
+        assert_int_equal(attn_mask_strided(ctx, ATTN_ALIGN_LAST, 9, ATTN_PART_LOCAL | ATTN_PART_SUMMARY, &window), ATTN_OK);
+        assert_int_equal(attn_mask_global(ctx, ATTN_ALIGN_LAST, 3, first, &far_keys), ATTN_OK);
+        assert_int_equal(attn_mask_union(ctx, window, far_keys, &mask), ATTN_OK);
+        attn_mask_free(window);
+        attn_mask_free(far_keys);
+        break;
+    }
     case MASK_UNION:
         assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_FIRST, 5, 0, 1, &window), ATTN_OK);
         boolean = make_boolean(c, run, s, 1);
@@ -132,6 +183,7 @@ static void make_data(crosscheck *c, const attention_shape *s, attention_data *d
     d->d_value = result_heads(c, keys, s->key_heads, s->value_size, s->add);
     c->gap = c->head_gap = 0;
     d->log_sum_exp = result_rows(c, s->heads, queries, 0);
+    d->entropy = result_rows(c, s->heads, queries, 0);
     for (int run = 0; run < RUNS; run++) {
         d->mask[run] = make_mask(c, run, s);
         for (int64_t r = 0; r < keys; r++) {
@@ -150,6 +202,7 @@ static attn__attention_arguments arguments_of(const attention_shape *s, attentio
         .value = d->value.at[run],
         .output = d->output.at[run],
         .log_sum_exp = d->log_sum_exp.at[run].data,
+        .entropy = d->entropy.at[run].data,
         .d_query = d->d_query.at[run],
         .d_key = d->d_key.at[run],
         .d_value = d->d_value.at[run],

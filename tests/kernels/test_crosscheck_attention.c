@@ -25,6 +25,16 @@ static const attention_shape shapes[] = {
     {3, 3, 7, 9, MASK_BOOLEAN, 0, 0, 0, 0, 0, 1, {67}, {130}},
     {4, 2, 7, 9, MASK_BOOLEAN_HEADS, 1, 0, 0, 2, 0, 1, {70}, {66}},
     {2, 2, 5, 5, MASK_UNION, 0, 0, 0, 0, 0, 1, {80}, {80}},
+    {4, 2, 7, 9, MASK_ADDITIVE, 1, 0, 0, 2, 0, 1, {70}, {66}},
+    {2, 2, 7, 9, MASK_ADDITIVE, 0, 1.5, 0.2, 0, 0, 1, {9}, {130}},
+    {2, 2, 7, 9, MASK_ADDITIVE, 0, 0, 0, 0, 0, 1, {70}, {700}},
+    {3, 1, 7, 9, MASK_NUMBERS, 0, 0, 0, 0, 0, 1, {70}, {150}},
+    {4, 2, 8, 8, MASK_PER_HEAD, 0, 0, 0, 0, 0, 2, {200, 20}, {200, 65}},
+    {3, 1, 8, 8, MASK_PER_HEAD, 1, 0, 0.2, 0, 0, 1, {70}, {300}},
+    {3, 3, 8, 8, MASK_PER_HEAD, 0, 0, 0, 0, 0, 1, {40}, {40}},
+    {2, 1, 8, 8, MASK_SPARSE, 0, 0, 0, 0, 0, 2, {200, 70}, {200, 130}},
+    {1, 1, 8, 8, MASK_SPARSE, 0, 0, 0, 0, 0, 1, {700}, {700}},
+    {1, 1, 8, 8, MASK_PER_HEAD, 0, 0, 0, 0, 0, 1, {700}, {700}},
     /* dropout on the weights and soft caps */
     {2, 2, 8, 8, MASK_NONE, 0, 0, 0.3, 0, 0, 2, {65, 3}, {67, 130}},
     {4, 1, 8, 8, MASK_CAUSAL_LAST, 1, 0, 0.9, 0, 0, 3, {33, 90, 5}, {33, 100, -1}},
@@ -50,16 +60,36 @@ static void attention_case(crosscheck *c, const void *what)
         attn__attention_arguments a = arguments_of(s, &d, run);
         assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
         assert_int_equal(c->table[run]->attention_back(c->ctx[run], &a), ATTN_OK);
-        a.log_sum_exp = NULL; /* not kept */
+        a.log_sum_exp = a.entropy = NULL; /* not kept */
         if (run == RUN_BLAS) assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
     }
     free_masks(&d);
     double terms = (double)s->size + (double)longest_of(s->keys, s->pairs), queries = (double)longest_of(s->queries, s->pairs);
     expect_close(c, "attention", terms, &d.output);
     expect_close(c, "log_sum_exp", terms, &d.log_sum_exp);
+    d.entropy.least = 1;
+    expect_close(c, "entropy", terms, &d.entropy);
     expect_close(c, "attention_back", terms, &d.d_query);
     expect_close(c, "attention_back", queries + terms, &d.d_key);
     expect_close(c, "attention_back", queries + terms, &d.d_value);
+}
+
+/* the last head and the rows after the first alone: the same numbers */
+static void expect_part(crosscheck *c, int run, const attn__attention_arguments *a, int64_t pair, const view *whole)
+{
+    view part = *whole;
+    if (whole->rows < 2 || whole->width == 0) return;
+    part.rows = whole->rows - 1;
+    part.heads = 1;
+    part.row_stride = whole->width;
+    part.data = take(c, part.rows * part.width * 8);
+    const attn__weights_part from = {pair, 1, whole->heads - 1};
+    assert_int_equal(c->table[run]->attention_weights(c->ctx[run], a, &from, &part), ATTN_OK);
+    for (int64_t r = 0; r < part.rows; r++)
+        for (int64_t k = 0; k < part.width; k++) {
+            double got = element_get(&part, r, 0, k), want = element_get(whole, r + 1, whole->heads - 1, k);
+            if (!(fabs(got - want) < 1e-5)) fail_msg("a part of the weights: got %g at (%d, %d), expected %g", got, (int)r, (int)k, want);
+        }
 }
 
 static void weights_case(crosscheck *c, const void *what)
@@ -74,7 +104,8 @@ static void weights_case(crosscheck *c, const void *what)
             attn__attention_arguments a = arguments_of(s, &d, run);
             view w = weights.at[run]; /* [heads, m, n]: rows are queries */
             w.rows = m, w.heads = s->heads, w.head_stride = m * n;
-            assert_int_equal(c->table[run]->attention_weights(c->ctx[run], &a, pair, &w), ATTN_OK);
+            assert_int_equal(c->table[run]->attention_weights(c->ctx[run], &a, &(attn__weights_part){pair, 0, 0}, &w), ATTN_OK);
+            expect_part(c, run, &a, pair, &w);
         }
         expect_close(c, "attention_weights", (double)s->size, &weights);
     }

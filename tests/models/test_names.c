@@ -37,7 +37,12 @@ enum {
     BETA = 2048,
     FINAL = 4096,
     OUTPUT = 8192,
-    OUTPUT_BIAS = 16384
+    OUTPUT_BIAS = 16384,
+    GATED_HEADS = 32768,
+    HEAD_NORM = 65536,
+    HEAD_SHIFT = 131072,
+    BUCKETS = 262144,
+    RELATIVE_ROWS = 524288
 };
 typedef struct line {
     const char *name, *shape;
@@ -53,7 +58,10 @@ static int has(const side *s)
            (o->attention_bias ? BIAS : 0) | (s->memory_width > 0 ? CROSS : 0) | (o->gated ? GATED : PLAIN) |
            (o->feed_forward_bias ? HIDDEN_BIAS : 0) | (o->learned_beta ? BETA : 0) |
            (o->final_norm && o->norm_placement == ATTN_PLACEMENT_PRE ? FINAL : 0) |
-           (o->output_head && !(o->tie & ATTN_TIE_OUTPUT) ? OUTPUT : 0) | (o->output_head && o->output_bias ? OUTPUT_BIAS : 0);
+           (o->output_head && !(o->tie & ATTN_TIE_OUTPUT) ? OUTPUT : 0) | (o->output_head && o->output_bias ? OUTPUT_BIAS : 0) |
+           (o->gated_attention ? GATED_HEADS : 0) | (o->query_key_norm ? HEAD_NORM : 0) |
+           (o->query_key_norm == ATTN_QUERY_KEY_LAYER ? HEAD_SHIFT : 0) | (o->positions == ATTN_POSITIONS_T5 ? BUCKETS : 0) |
+           (o->positions == ATTN_POSITIONS_RELATIVE ? RELATIVE_ROWS : 0);
 }
 
 static const line target[] = {
@@ -81,6 +89,15 @@ static const line layer[] = {
     {"layers.N.self_attention.value.bias", "[key_heads * head_size]", BIAS},
     {"layers.N.self_attention.output.weight", "[width, heads * head_size]", 0},
     {"layers.N.self_attention.output.bias", "[width]", BIAS},
+    {"layers.N.self_attention.gate.weight", "[heads * head_size, width]", GATED_HEADS},
+    {"layers.N.self_attention.gate.bias", "[heads * head_size]", GATED_HEADS | BIAS},
+    {"layers.N.self_attention.query_norm.weight", "[head_size]", HEAD_NORM},
+    {"layers.N.self_attention.query_norm.bias", "[head_size]", HEAD_NORM | HEAD_SHIFT},
+    {"layers.N.self_attention.key_norm.weight", "[head_size]", HEAD_NORM},
+    {"layers.N.self_attention.key_norm.bias", "[head_size]", HEAD_NORM | HEAD_SHIFT},
+    {"layers.0.self_attention.position.weight", "[position_buckets, heads]", BUCKETS},
+    {"layers.0.self_attention.position.weight", "[reach, head_size]", RELATIVE_ROWS},
+    {"layers.0.self_attention.position_values.weight", "[reach, head_size]", RELATIVE_ROWS},
     {"layers.N.cross_attention_norm.weight", "[width]", CROSS | APART},
     {"layers.N.cross_attention_norm.bias", "[width]", CROSS | APART | SHIFT},
     {"layers.N.cross_attention.query.weight", "[heads * head_size, width]", CROSS},
@@ -91,6 +108,12 @@ static const line layer[] = {
     {"layers.N.cross_attention.value.bias", "[key_heads * head_size]", CROSS | BIAS},
     {"layers.N.cross_attention.output.weight", "[width, heads * head_size]", CROSS},
     {"layers.N.cross_attention.output.bias", "[width]", CROSS | BIAS},
+    {"layers.N.cross_attention.gate.weight", "[heads * head_size, width]", CROSS | GATED_HEADS},
+    {"layers.N.cross_attention.gate.bias", "[heads * head_size]", CROSS | GATED_HEADS | BIAS},
+    {"layers.N.cross_attention.query_norm.weight", "[head_size]", CROSS | HEAD_NORM},
+    {"layers.N.cross_attention.query_norm.bias", "[head_size]", CROSS | HEAD_NORM | HEAD_SHIFT},
+    {"layers.N.cross_attention.key_norm.weight", "[head_size]", CROSS | HEAD_NORM},
+    {"layers.N.cross_attention.key_norm.bias", "[head_size]", CROSS | HEAD_NORM | HEAD_SHIFT},
     {"layers.N.feed_forward_norm.weight", "[width]", APART},
     {"layers.N.feed_forward_norm.bias", "[width]", APART | SHIFT},
     {"layers.N.feed_forward.input.weight", "[feed_forward, width]", PLAIN},
@@ -143,6 +166,8 @@ static int64_t size_of(const side *s, const char *word)
                  {"feed_forward", s->feed_forward},
                  {"memory_width", s->memory_width},
                  {"context", s->o->context},
+                 {"position_buckets", s->o->position_buckets},
+                 {"reach", 2 * s->o->position_reach + 1},
                  {"source_vocabulary", s->o->source_vocabulary},
                  {"target_vocabulary", or_else(s->o->target_vocabulary, s->o->source_vocabulary)},
                  {"1", 1}};
@@ -186,7 +211,8 @@ static void add_lines(list *to, const side *s, const line *lines, int count, con
     snprintf(number, sizeof number, "layers.%lld", (long long)index);
     for (int i = 0; i < count; i++) {
         if ((lines[i].needs & has(s)) != lines[i].needs) continue;
-        int numbered = strncmp(lines[i].name, "layers.N", 8) == 0;
+        int numbered = strncmp(lines[i].name, "layers.N", 8) == 0, first = strncmp(lines[i].name, "layers.0", 8) == 0;
+        if (first && index > 0) continue; /* the first layer's table serves the stack */
         snprintf(name, sizeof name, "%s%s%s", prefix, numbered ? number : "", lines[i].name + (numbered ? 8 : 0));
         add(to, s, name, lines[i].shape);
     }
@@ -265,6 +291,8 @@ static const setting sets[][SETTINGS] = {
     {{"tie", ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE}, {"decoder_layers", 0}},
     {{"key_heads", 2}, {"head_size", 6}, {"feed_forward", 20}},
     {{"decoder_width", 24}, {"decoder_heads", 6}, {"feed_forward", 40}},
+    {{"positions", ATTN_POSITIONS_T5}, {"gated_attention", 1}, {"query_key_norm", ATTN_QUERY_KEY_LAYER}},
+    {{"positions", ATTN_POSITIONS_RELATIVE}, {"gated_attention", 1}, {"query_key_norm", ATTN_QUERY_KEY_RMS}, {"attention_bias", 0}},
 };
 
 static options set_of(size_t index)

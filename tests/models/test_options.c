@@ -48,6 +48,7 @@ static void test_table_covers_the_struct(void **state)
     const attn__field *fields = attn__option_fields(&count);
     char covered[sizeof(attn_transformer_options)] = {0};
     memset(covered, 1, sizeof(uint64_t));
+    memset(covered + offsetof(attn_transformer_options, reserved), 1, sizeof(int32_t));
     for (int64_t i = 0; i < count; i++)
         for (uint64_t b = 0; b < (fields[i].kind == ATTN__FIELD_INT32 ? 4U : 8U); b++) covered[fields[i].offset + b]++;
     for (size_t b = 0; b < sizeof covered; b++)
@@ -76,9 +77,11 @@ static void test_combinations(void **state)
                  {"learned_beta", 1, NULL, 0, ATTN_ERROR_INVALID_ARGUMENT, "learned_beta"},
                  {"feed_forward", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "feed_forward"},
                  {"head_size", 2147483647.0, NULL, 0, ATTN_ERROR_TOO_LARGE, "head_size"},
-                 {"positions", ATTN_POSITIONS_ROTARY, NULL, 0, ATTN_ERROR_UNSUPPORTED, "rotary"},
-                 {"positions", ATTN_POSITIONS_T5, NULL, 0, ATTN_ERROR_UNSUPPORTED, "T5"},
-                 {"positions", ATTN_POSITIONS_ALIBI, NULL, 0, ATTN_ERROR_UNSUPPORTED, "ALiBi"},
+                 {"positions", ATTN_POSITIONS_ROTARY, "head_size", 3, ATTN_ERROR_SHAPE, "rotated"},
+                 {"positions", ATTN_POSITIONS_ROTARY, "rotated", 3, ATTN_ERROR_SHAPE, "rotated"},
+                 {"positions", ATTN_POSITIONS_ROTARY, "rotary_low", 40, ATTN_ERROR_INVALID_ARGUMENT, "high"},
+                 {"positions", ATTN_POSITIONS_T5, "position_buckets", 3, ATTN_ERROR_INVALID_ARGUMENT, "position_buckets"},
+                 {"positions", ATTN_POSITIONS_T5, "position_reach", 8, ATTN_ERROR_INVALID_ARGUMENT, "position_reach"},
                  {"patch_values", 12, NULL, 0, ATTN_ERROR_UNSUPPORTED, "patch"},
                  {"segment_types", 2, NULL, 0, ATTN_ERROR_UNSUPPORTED, "segment"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -1,5 +1,6 @@
 #ifndef TESTS_MODELS_VARIANTS_H
 #define TESTS_MODELS_VARIANTS_H
+#include <attn/rotary.h>
 #include "models/options.h"
 #include "support/model.h"
 
@@ -73,6 +74,33 @@ static const variant variants[] = {
      {1, 2}},
     {"parallel block, post-norm", {{"parallel_block", 1}, {"activation", ATTN_ACTIVATION_GELU}}, {2, 1}},
     {"soft cap", {{"soft_cap", 1.5}, {"activation", ATTN_ACTIVATION_GELU}}, {1, 1}},
+    {"rotary, halves", {{"positions", ATTN_POSITIONS_ROTARY}, {"norm_placement", ATTN_PLACEMENT_PRE}}, {1, 2}},
+    {"rotary, pairs, part of a head, YaRN",
+     {{"positions", ATTN_POSITIONS_ROTARY},
+      {"rotary_pairing", 1},
+      {"rotated", 2},
+      {"rotary_scaling", ATTN_ROTARY_YARN},
+      {"rotary_factor", 4},
+      {"rotary_context", 6},
+      {"activation", ATTN_ACTIVATION_GELU}},
+     {0, 2}},
+    {"T5 buckets, scores not scaled",
+     {{"positions", ATTN_POSITIONS_T5},
+      {"position_buckets", 4},
+      {"position_reach", 5},
+      {"scaled_scores", 0},
+      {"activation", ATTN_ACTIVATION_GELU},
+      {"norm_placement", ATTN_PLACEMENT_PRE}},
+     {2, 2}},
+    {"ALiBi", {{"positions", ATTN_POSITIONS_ALIBI}, {"activation", ATTN_ACTIVATION_GELU}}, {1, 2}},
+    {"relative rows (Shaw)", {{"positions", ATTN_POSITIONS_RELATIVE}, {"position_reach", 2}, {"activation", ATTN_ACTIVATION_GELU}}, {2, 2}},
+    {"queries and keys normed, gated heads",
+     {{"query_key_norm", ATTN_QUERY_KEY_RMS},
+      {"gated_attention", 1},
+      {"positions", ATTN_POSITIONS_ROTARY},
+      {"activation", ATTN_ACTIVATION_GELU}},
+     {1, 2}},
+    {"queries and keys normed by LayerNorm", {{"query_key_norm", ATTN_QUERY_KEY_LAYER}, {"activation", ATTN_ACTIVATION_GELU}}, {1, 1}},
     {"no output head", {{"output_head", 0}, {"activation", ATTN_ACTIVATION_GELU}}, {1, 1}},
     {"layers run again", {{"checkpoint_layers", 1}, {"activation", ATTN_ACTIVATION_GELU}}, {2, 2}},
     {"layers run again, pre-norm", {{"checkpoint_layers", 1}, {"norm_placement", ATTN_PLACEMENT_PRE}, {"tie", 3}}, {2, 2}},

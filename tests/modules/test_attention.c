@@ -6,6 +6,7 @@
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
+#include "attention_parts.h"
 #include "support/gradient.h"
 #include "support/model.h"
 #include "tensor/parameters.h"
@@ -30,7 +31,7 @@ static attn_attention_options options_of(int64_t heads, int64_t key_heads, int64
     return o;
 }
 
-enum { VARIANTS = 13 };
+enum { VARIANTS = 22 };
 static variant variant_of(int which)
 {
     variant v = {"plain", options_of(2, ATTN_DERIVED, 6, ATTN_DERIVED, ATTN_DERIVED), 2, 0};
@@ -98,6 +99,78 @@ static variant variant_of(int which)
         *o = options_of(1, 1, 3, 1, 1);
         o->score = ATTN_SCORE_DOT;
         break;
+    case 13:
+        v.name = "additive score, sizes differ";
+        *o = options_of(2, ATTN_DERIVED, 5, 3, 4);
+        o->score = ATTN_SCORE_ADDITIVE;
+        o->key_width = 4;
+        v.shared = 1;
+        break;
+    case 14:
+        v.name = "multiplicative score, sizes differ, grouped heads";
+        *o = options_of(4, 2, 6, 3, 2);
+        o->score = ATTN_SCORE_MULTIPLICATIVE;
+        o->key_head_size = 5;
+        o->key_width = 4;
+        v.shared = 1;
+        break;
+    case 15:
+        v.name = "multiplicative score of one head, no projections";
+        *o = options_of(1, 1, 4, 4, 3);
+        o->score = ATTN_SCORE_MULTIPLICATIVE;
+        o->key_width = o->key_head_size = 6;
+        o->value_width = 3;
+        o->project_query = o->project_key = o->project_value = o->project_output = 0;
+        v.shared = 0;
+        break;
+    case 16:
+        v.name = "rotary positions of a part, stretched";
+        *o = options_of(2, 1, 6, 6, 3);
+        o->positions = ATTN_POSITIONS_ROTARY;
+        o->rotated = 4;
+        o->rotary_pairing = ATTN_ROTARY_PAIRS;
+        o->rotary_scaling = ATTN_ROTARY_YARN;
+        o->rotary_factor = 4;
+        o->rotary_context = 3;
+        o->rotary_magnitude = 1.3;
+        v.shared = 0;
+        v.causal = 1;
+        break;
+    case 17:
+        v.name = "T5's buckets, one side";
+        o->positions = ATTN_POSITIONS_T5;
+        o->position_sides = 0;
+        o->position_buckets = 4;
+        o->position_reach = 4;
+        v.shared = 1;
+        break;
+    case 18:
+        v.name = "ALiBi of three heads";
+        *o = options_of(3, 1, 6, 2, 2);
+        o->positions = ATTN_POSITIONS_ALIBI;
+        break;
+    case 19:
+        v.name = "relative keys and values";
+        *o = options_of(2, 1, 6, 4, 3);
+        o->positions = ATTN_POSITIONS_RELATIVE;
+        o->position_reach = 2;
+        v.shared = 0;
+        break;
+    case 20:
+        v.name = "queries and keys normed by RMS, turned, gated";
+        *o = options_of(2, ATTN_DERIVED, 6, 4, 4);
+        o->query_key_norm = ATTN_QUERY_KEY_RMS;
+        o->positions = ATTN_POSITIONS_ROTARY;
+        o->gated_output = 1;
+        break;
+    case 21:
+        v.name = "queries and keys normed by LayerNorm, gated, no output projection";
+        *o = options_of(2, 1, 6, 3, 3);
+        o->query_key_norm = ATTN_QUERY_KEY_LAYER;
+        o->gated_output = 1;
+        o->project_output = 0;
+        v.shared = 1;
+        break;
     default: break;
     }
     return v;
@@ -113,15 +186,6 @@ static attn_layout *layout_of(attn_context *ctx, const int64_t *lengths)
     OK(ctx, attn_layout_set_lengths(ctx, made, SEGMENTS, lengths, 0));
     return made;
 }
-
-typedef struct scene {
-    attn_context *ctx;
-    attn_attention *layer;
-    attn_parameters *parameters;
-    attn_layout *queries, *keys;
-    attn_mask *mask;
-    attn_attention_options o;
-} scene;
 
 static void open_scene(scene *s, attn_context *ctx, const variant *v, int32_t dtype)
 {
@@ -140,6 +204,7 @@ static void open_scene(scene *s, attn_context *ctx, const variant *v, int32_t dt
     if (s->o.key_width == ATTN_DERIVED) s->o.key_width = s->o.query_width;
     if (s->o.value_width == ATTN_DERIVED) s->o.value_width = s->o.key_width;
     if (s->o.head_size == ATTN_DERIVED) s->o.head_size = s->o.query_width / s->o.heads;
+    if (s->o.key_head_size == ATTN_DERIVED) s->o.key_head_size = s->o.head_size;
     if (s->o.value_head_size == ATTN_DERIVED) s->o.value_head_size = s->o.head_size;
     if (s->o.output_width == ATTN_DERIVED) s->o.output_width = s->o.project_output ? s->o.query_width : s->o.heads * s->o.value_head_size;
 }
@@ -150,28 +215,6 @@ static void close_scene(scene *s)
     attn_layout_free(s->queries);
     attn_layout_free(s->keys);
     attn_attention_free(s->layer);
-}
-
-static attn_tensor *parameter(const scene *s, const char *name)
-{
-    int64_t index = attn_parameters_find(s->parameters, name);
-    return index < 0 ? NULL : attn_parameters_tensor(s->parameters, index);
-}
-
-/* one projection by attn_linear, seen as heads */
-static attn_tensor *project(const scene *s, const attn_tensor *x, const char *weight, const char *bias, int64_t heads, int64_t size)
-{
-    const int64_t rows = attn_tensor_extent(x, 0), shape[3] = {rows, heads, size};
-    attn_tensor *made = NULL, *flat = NULL, *w = parameter(s, weight);
-    OK(s->ctx, attn_tensor_create(s->ctx, attn_tensor_dtype(x), 3, shape, &made));
-    const int64_t flat_shape[2] = {rows, heads * size};
-    OK(s->ctx, attn_tensor_wrap(s->ctx, attn_tensor_dtype(x), 2, flat_shape, NULL, attn_tensor_data(made), &flat));
-    if (w != NULL)
-        OK(s->ctx, attn_linear(s->ctx, NULL, x, w, parameter(s, bias), flat));
-    else
-        for (int64_t i = 0; i < model_elements(x); i++) model_set(flat, i, model_get(x, i));
-    attn_tensor_free(flat);
-    return made;
 }
 
 static void test_equals_its_parts(void **state)
@@ -194,19 +237,18 @@ static void test_equals_its_parts(void **state)
         for (int64_t e = 0; e < model_elements(output); e++) model_set(output, e, NAN);
         OK(ctx, attn_attention_forward(ctx, s.layer, NULL, in[0], in[1], in[2], s.queries, s.keys, s.mask, output));
 
-        attn_dot_product_options d;
-        OK(ctx, attn_dot_product_options_init(&d, sizeof d));
-        d.soft_cap = s.o.soft_cap;
-        d.derive_scale = s.o.score == ATTN_SCORE_DOT ? 0 : s.o.derive_scale;
-        d.scale = s.o.score == ATTN_SCORE_DOT ? 1 : s.o.scale;
         attn_tensor *q = project(&s, in[0], "query.weight", "query.bias", s.o.heads, s.o.head_size);
-        attn_tensor *k = project(&s, in[1], "key.weight", "key.bias", s.o.key_heads, s.o.head_size);
+        attn_tensor *k = project(&s, in[1], "key.weight", "key.bias", s.o.key_heads, s.o.key_head_size);
         attn_tensor *w = project(&s, in[2], "value.weight", "value.bias", s.o.key_heads, s.o.value_head_size);
         const int64_t shape[3] = {QUERIES, s.o.heads, s.o.value_head_size}, flat[2] = {QUERIES, s.o.heads * s.o.value_head_size};
         attn_tensor *heads = NULL, *rows = NULL;
         OK(ctx, attn_tensor_create(ctx, dtype, 3, shape, &heads));
         OK(ctx, attn_tensor_wrap(ctx, dtype, 2, flat, NULL, attn_tensor_data(heads), &rows));
-        OK(ctx, attn_dot_product_attention(ctx, NULL, q, k, w, s.queries, s.keys, s.mask, &d, heads));
+        norm_and_turn(&s, "query_norm", s.queries, &q);
+        norm_and_turn(&s, "key_norm", s.keys, &k);
+        multiply(&s, &q);
+        attend(&s, q, k, w, heads);
+        open_gate(&s, in[0], heads);
         attn_tensor *want = project(&s, rows, "output.weight", "output.bias", 1, s.o.output_width);
         for (int64_t e = 0; e < model_elements(want); e++)
             if (!(fabs(model_get(want, e) - model_get(output, e)) <= (dtype == ATTN_FLOAT32 ? 2e-6 : 1e-14)))
@@ -328,7 +370,13 @@ static void test_errors(void **state)
                  {"soft_cap", offsetof(attn_attention_options, soft_cap), 0, -1, ATTN_ERROR_INVALID_ARGUMENT},
                  {"scale", offsetof(attn_attention_options, scale), 0, INFINITY, ATTN_ERROR_INVALID_ARGUMENT},
                  {"score", offsetof(attn_attention_options, score), 4, 9, ATTN_ERROR_INVALID_ARGUMENT},
-                 {"additive", offsetof(attn_attention_options, score), 4, ATTN_SCORE_ADDITIVE, ATTN_ERROR_UNSUPPORTED},
+                 {"key_head_size", offsetof(attn_attention_options, key_head_size), 8, 7, ATTN_ERROR_SHAPE},
+                 {"positions", offsetof(attn_attention_options, positions), 4, ATTN_POSITIONS_LEARNED, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"positions", offsetof(attn_attention_options, positions), 4, 7, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"query_key_norm", offsetof(attn_attention_options, query_key_norm), 4, 3, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"query_key_epsilon", offsetof(attn_attention_options, query_key_epsilon), 0, NAN, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"gated_output", offsetof(attn_attention_options, gated_output), 4, 2, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"reserved", offsetof(attn_attention_options, reserved), 4, 1, ATTN_ERROR_INVALID_ARGUMENT},
                  {"dtype", offsetof(attn_attention_options, dtype), 4, ATTN_INT32, ATTN_ERROR_DTYPE},
                  {"initialisation", offsetof(attn_attention_options, initialisation), 4, 5, ATTN_ERROR_INVALID_ARGUMENT}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

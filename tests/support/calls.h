@@ -9,7 +9,7 @@
 #define ROW(t, function, call) calls_row(t, #function, call)
 #define NOTED(function) ((void)(function)) /* a row without a status: its asserts follow */
 
-enum { CALLS_SLOTS = 12, CALLS_GUARDS = 40 };
+enum { CALLS_SLOTS = 14, CALLS_GUARDS = 40 };
 typedef union slot {
     void *p;
     int64_t i;
@@ -138,6 +138,11 @@ void wrong_field(calls *t, int index, uint64_t offset, uint64_t bytes, const voi
 /* NaN and both infinities, then what is below least and above most (NAN: no such limit) */
 void wrong_reals(calls *t, int index, uint64_t offset, double least, double most, const char *field);
 #define WRONG_REALS(t, index, type, field, least, most) wrong_reals(t, index, offsetof(type, field), least, most, #field)
+
+/* a layout of these segments, and one argument by such a layout */
+attn_layout *calls_layout(calls *t, int64_t count, const attn_segment *segments);
+void wrong_layout(calls *t, int index, int64_t count, const attn_segment *segments, attn_status status, const char *word);
+void wrong_layout_handles(calls *t, int index); /* handles of another kind, or freed */
 
 /* free(NULL), free of a foreign handle and of one that is freed already do nothing */
 void check_free(calls *t, int kind, void (*release)(void *));

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "core/dtype.h"
 #include "support/calls.h"
+#include "support/model.h"
 
 enum { PATTERN = 0xA5, LARGEST = 4096, BROKEN = 8192, STRIDES = 2 };
 
@@ -316,6 +317,27 @@ void check_row(calls *t)
         }
         if (at->kind == OPTIONS || at->kind == REPORT) check_struct(t, i);
     }
+}
+
+attn_layout *calls_layout(calls *t, int64_t count, const attn_segment *segments)
+{
+    attn_layout *layout = NULL;
+    OK(t->ctx, attn_layout_create(t->ctx, count, &layout));
+    OK(t->ctx, attn_layout_set(t->ctx, layout, count, segments));
+    return layout;
+}
+
+void wrong_layout(calls *t, int index, int64_t count, const attn_segment *segments, attn_status status, const char *word)
+{
+    attn_layout *layout = calls_layout(t, count, segments);
+    wrong_pointer(t, index, layout, status, word);
+    attn_layout_free(layout);
+}
+
+void wrong_layout_handles(calls *t, int index)
+{
+    wrong_pointer(t, index, t->live[MASK], ATTN_ERROR_INVALID_ARGUMENT, t->at[index].name);
+    wrong_pointer(t, index, t->freed[LAYOUT], ATTN_ERROR_INVALID_ARGUMENT, t->at[index].name);
 }
 
 void check_free(calls *t, int kind, void (*release)(void *))

@@ -1,3 +1,4 @@
+#include <math.h>
 #include "mask_cases.h"
 
 static const int64_t block_sizes[] = {1, 3, 64};
@@ -43,17 +44,25 @@ static void test_rows_are_the_definition(void **state)
     }
 }
 
+/* of all heads together, and of each by itself */
 static void check_block(const rule *r, const attn_mask *mask, const attn__pair *pair, int64_t i, int64_t rows, int64_t j, int64_t keys)
 {
-    int64_t seen = 0;
-    for (int64_t h = 0; h < HEADS; h++)
+    int64_t seen[HEADS + 1] = {0};
+    for (int64_t h = 0; h < HEADS; h++) {
         for (int64_t row = i; row < i + rows; row++)
-            for (int64_t c = j; c < j + keys; c++) seen += sees(r, pair, h, row, c);
-    int32_t exact = seen == 0 ? ATTN__BLOCK_NONE : seen == HEADS * rows * keys ? ATTN__BLOCK_FULL : ATTN__BLOCK_PARTIAL;
-    int32_t got = attn__mask_block(mask, pair, i, rows, j, keys);
-    if (got != exact && (got != ATTN__BLOCK_PARTIAL || r->kind < UNION)) /* only unions and intersections may be cautious */
-        fail_msg("rule %d, pair %d: queries %d + %d, keys %d + %d: got %d, expected %d", (int)(r - rules), (int)pair->index, (int)i,
-                 (int)rows, (int)j, (int)keys, got, exact);
+            for (int64_t c = j; c < j + keys; c++) seen[h] += sees(r, pair, h, row, c);
+        seen[HEADS] += seen[h];
+    }
+    int joined = r->kind >= PER_HEAD || ((r->kind == STRIDED || r->kind == FIXED) && r->dilation == 3);
+    for (int64_t h = 0; h <= HEADS; h++) {
+        int64_t all = rows * keys * (h < HEADS ? 1 : HEADS);
+        int32_t exact = seen[h] == 0 ? ATTN__BLOCK_NONE : seen[h] == all ? ATTN__BLOCK_FULL : ATTN__BLOCK_PARTIAL;
+        int32_t got =
+            h < HEADS ? attn__mask_block_of_head(mask, pair, h, i, rows, j, keys) : attn__mask_block(mask, pair, i, rows, j, keys);
+        if (got != exact && (got != ATTN__BLOCK_PARTIAL || !joined)) /* only unions and intersections may be cautious */
+            fail_msg("rule %d, pair %d, head %d: queries %d + %d, keys %d + %d: got %d, expected %d", (int)(r - rules), (int)pair->index,
+                     (int)h, (int)i, (int)rows, (int)j, (int)keys, got, exact);
+    }
 }
 
 static void test_blocks_are_the_definition(void **state)
@@ -116,12 +125,12 @@ static void test_known_faults(void **state)
 static void test_boolean_reads_types_and_strides(void **state)
 {
     fixture *f = *state;
-    int32_t numbers[2 * 3 * 2] = {0, 9, -1, 9, 0, 9, 256, 9, 0, 9, 5, 9}; /* every second is a gap */
+    int32_t given[2 * 3 * 2] = {0, 9, -1, 9, 0, 9, 256, 9, 0, 9, 5, 9}; /* every second is a gap */
     attn_tensor *allowed;
     attn_mask *mask;
-    EXPECT_OK(attn_tensor_wrap(f->ctx, ATTN_INT32, 4, (const int64_t[]){1, 1, 2, 3}, (const int64_t[]){0, 0, 6, 2}, numbers, &allowed));
+    EXPECT_OK(attn_tensor_wrap(f->ctx, ATTN_INT32, 4, (const int64_t[]){1, 1, 2, 3}, (const int64_t[]){0, 0, 6, 2}, given, &allowed));
     EXPECT_OK(attn_mask_boolean(f->ctx, allowed, &mask));
-    memset(numbers, 0, sizeof numbers); /* the mask is a copy */
+    memset(given, 0, sizeof given); /* the mask is a copy */
     attn_segment query = {0, 2, 0, 0}, key = {0, 3, 0, 0};
     attn__pair pair = {0, &query, &key};
     static const int expected[2][3] = {{0, 1, 0}, {1, 0, 1}};
@@ -135,6 +144,28 @@ static void test_boolean_reads_types_and_strides(void **state)
     }
     attn_mask_free(mask);
     attn_tensor_free(allowed);
+}
+
+static void test_additive_reads_types_and_strides(void **state)
+{
+    fixture *f = *state;
+    double given[2 * 3 * 2] = {-INFINITY, 9, 1.5, 9, -2, 9, 0, 9, -INFINITY, 9, -1e30, 9}; /* every second is a gap */
+    attn_tensor *values;
+    attn_mask *mask;
+    EXPECT_OK(attn_tensor_wrap(f->ctx, ATTN_FLOAT64, 4, (const int64_t[]){1, 1, 2, 3}, (const int64_t[]){0, 0, 6, 2}, given, &values));
+    EXPECT_OK(attn_mask_additive(f->ctx, values, &mask));
+    attn_segment query = {0, 2, 0, 0}, key = {0, 3, 0, 0};
+    attn__pair pair = {0, &query, &key};
+    for (int64_t i = 0; i < 2; i++) {
+        float scores[3] = {0};
+        attn__mask_add_values(mask, &pair, 0, i, 0, 3, scores);
+        for (int64_t j = 0; j < 3; j++) {
+            assert_true(attn__mask_value(mask, &pair, 0, i, j) == (double)(float)given[6 * i + 2 * j]);
+            assert_true(scores[j] == (float)given[6 * i + 2 * j]);
+        }
+    }
+    attn_mask_free(mask);
+    attn_tensor_free(values);
 }
 
 static void test_boolean_against_a_call(void **state)
@@ -198,7 +229,12 @@ static void test_bad_arguments(void **state)
         doubled = other;
     }
     assert_int_equal(levels, 9);
-    attn_mask_free(doubled);
+    for (int i = 0; i < 2; i++) { /* a mask for every head counts as one more */
+        attn_status status = attn_mask_heads(ctx, 1, (const attn_mask *const *)&doubled, &other);
+        assert_int_equal(status, i == 0 ? ATTN_OK : ATTN_ERROR_UNSUPPORTED);
+        attn_mask_free(doubled);
+        doubled = other;
+    }
     attn_mask *leaf, *chain;
     EXPECT_OK(attn_mask_causal(ctx, 0, &leaf));
     EXPECT_OK(attn_mask_causal(ctx, 0, &chain));
@@ -207,11 +243,100 @@ static void test_bad_arguments(void **state)
         chain = other;
     }
     assert_int_equal(levels, 64);
+    EXPECT_FAILS(ctx, attn_mask_heads(ctx, 1, (const attn_mask *const *)&chain, &other), ATTN_ERROR_UNSUPPORTED, "65 deep");
     attn_mask_free(chain);
     attn_mask_free(leaf);
     attn_mask_free(NULL);
     attn_tensor_free(floats);
     attn_tensor_free(flat);
+}
+
+/* the masks of the sparse systems, of numbers and of heads */
+static void test_bad_arguments_of_others(void **state)
+{
+    fixture *f = *state;
+    attn_context *ctx = f->ctx;
+    attn_mask *mask, *other = (attn_mask *)f, *number;
+    attn_tensor *floats, *flat, *ints;
+    const int64_t good[] = {0, 5}, falling[] = {5, 5}, negative[] = {-1};
+    const int64_t all = ATTN_PART_LOCAL | ATTN_PART_SUMMARY;
+    EXPECT_OK(attn_tensor_create(ctx, ATTN_FLOAT32, 4, (const int64_t[]){1, 1, 2, 2}, &floats));
+    EXPECT_OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, (const int64_t[]){2, 2}, &flat));
+    EXPECT_OK(attn_tensor_create(ctx, ATTN_INT32, 4, (const int64_t[]){1, 1, 2, 2}, &ints));
+    EXPECT_OK(attn_mask_causal(ctx, 0, &mask));
+    EXPECT_OK(attn_mask_additive(ctx, floats, &number));
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 3, 2, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "alignment: got 3");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, -1, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "count: got -1");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, INT64_MAX, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "count");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, 2, NULL, &other), ATTN_ERROR_INVALID_ARGUMENT, "indices: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, 2, falling, &other), ATTN_ERROR_INVALID_ARGUMENT, "indices: got 5 at place 1");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, 1, negative, &other), ATTN_ERROR_INVALID_ARGUMENT, "indices: got -1");
+    EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, 2, good, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_strided(ctx, 3, 4, (int32_t)all, &other), ATTN_ERROR_INVALID_ARGUMENT, "alignment");
+    EXPECT_FAILS(ctx, attn_mask_strided(ctx, 0, 0, (int32_t)all, &other), ATTN_ERROR_INVALID_ARGUMENT, "stride: got 0");
+    EXPECT_FAILS(ctx, attn_mask_strided(ctx, 0, 4, 0, &other), ATTN_ERROR_INVALID_ARGUMENT, "parts: got 0");
+    EXPECT_FAILS(ctx, attn_mask_strided(ctx, 0, 4, 4, &other), ATTN_ERROR_INVALID_ARGUMENT, "parts: got 4");
+    EXPECT_FAILS(ctx, attn_mask_strided(ctx, 0, 4, 1, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_fixed(ctx, 0, -2, 1, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "stride: got -2");
+    EXPECT_FAILS(ctx, attn_mask_fixed(ctx, 0, 4, 5, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "summaries: got 5");
+    EXPECT_FAILS(ctx, attn_mask_fixed(ctx, 0, 4, 0, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "summaries: got 0");
+    EXPECT_FAILS(ctx, attn_mask_fixed(ctx, 0, 4, 1, 1, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_random(ctx, 0, 0, 1, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "block: got 0");
+    EXPECT_FAILS(ctx, attn_mask_random(ctx, 0, 1, 65, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "count: got 65");
+    EXPECT_FAILS(ctx, attn_mask_random(ctx, 0, 1, -1, 1, &other), ATTN_ERROR_INVALID_ARGUMENT, "count: got -1");
+    EXPECT_FAILS(ctx, attn_mask_random(ctx, 0, 1, 1, 1, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_logarithmic(ctx, 0, 2, &other), ATTN_ERROR_INVALID_ARGUMENT, "both_sides: got 2");
+    EXPECT_FAILS(ctx, attn_mask_logarithmic(ctx, 0, 1, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_additive(ctx, NULL, &other), ATTN_ERROR_INVALID_ARGUMENT, "values: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_additive(ctx, ints, &other), ATTN_ERROR_DTYPE, "values: got int32");
+    EXPECT_FAILS(ctx, attn_mask_additive(ctx, flat, &other), ATTN_ERROR_SHAPE, "values: got rank 2");
+    EXPECT_FAILS(ctx, attn_mask_additive(ctx, floats, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    for (int w = 0; w < 2; w++) {
+        ((float *)attn_tensor_data(floats))[3] = w ? NAN : INFINITY;
+        EXPECT_FAILS(ctx, attn_mask_additive(ctx, floats, &other), ATTN_ERROR_INVALID_ARGUMENT, "at element 3");
+    }
+    const attn_mask *const two[] = {mask, NULL}, *const wrong[] = {mask, (const attn_mask *)floats};
+    EXPECT_FAILS(ctx, attn_mask_heads(ctx, 0, two, &other), ATTN_ERROR_INVALID_ARGUMENT, "count: got 0");
+    EXPECT_FAILS(ctx, attn_mask_heads(ctx, 2, NULL, &other), ATTN_ERROR_INVALID_ARGUMENT, "masks: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_heads(ctx, 2, wrong, &other), ATTN_ERROR_INVALID_ARGUMENT, "masks");
+    EXPECT_FAILS(ctx, attn_mask_heads(ctx, 2, two, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
+    other = (attn_mask *)f;
+    EXPECT_FAILS(ctx, attn_mask_union(ctx, mask, number, &other), ATTN_ERROR_UNSUPPORTED, "additive");
+    assert_null(other);
+
+    attn_segment whole = {0, 2, 0, 0};
+    const attn__segments one = {1, 2, &whole};
+    EXPECT_OK(attn_mask_heads(ctx, 2, two, &other));
+    EXPECT_OK(attn__mask_check(ctx, "mask", other, 2, one, one));
+    EXPECT_FAILS(ctx, attn__mask_check(ctx, "mask", other, 3, one, one), ATTN_ERROR_SHAPE, "mask: got masks for 2 heads");
+    EXPECT_FAILS(ctx, attn__mask_check(ctx, "mask", other, 1, one, one), ATTN_ERROR_SHAPE, "mask: got masks for 2 heads");
+    attn_mask_free(other);
+    const attn_mask *const small[] = {NULL, number};
+    EXPECT_OK(attn_mask_heads(ctx, 2, small, &other));
+    whole.length = 3;
+    EXPECT_FAILS(ctx, attn__mask_check(ctx, "mask", number, 1, one, one), ATTN_ERROR_SHAPE, "mask: got shape");
+    EXPECT_FAILS(ctx, attn__mask_check(ctx, "mask", other, 2, one, one), ATTN_ERROR_SHAPE, "mask: got shape");
+    attn_mask_free(other);
+
+    int64_t seen, layers;
+    attn_layout *layout;
+    EXPECT_OK(attn_layout_create(ctx, 1, &layout));
+    EXPECT_FAILS(ctx, attn_mask_pairs(ctx, mask, 0, layout, layout, &seen, NULL), ATTN_ERROR_INVALID_ARGUMENT, "heads: got 0");
+    EXPECT_FAILS(ctx, attn_mask_pairs(ctx, mask, 1, NULL, layout, &seen, NULL), ATTN_ERROR_INVALID_ARGUMENT, "query_layout: got NULL");
+    EXPECT_FAILS(ctx, attn_mask_pairs(ctx, mask, 1, layout, NULL, &seen, NULL), ATTN_ERROR_INVALID_ARGUMENT, "key_layout: got NULL");
+    attn_layout *two_rows;
+    EXPECT_OK(attn_layout_create(ctx, 2, &two_rows));
+    EXPECT_OK(attn_layout_set_lengths(ctx, two_rows, 2, (const int64_t[]){1, 1}, 0));
+    EXPECT_FAILS(ctx, attn_mask_pairs(ctx, mask, 1, layout, two_rows, &seen, NULL), ATTN_ERROR_SHAPE, "key_layout: got 2 segments");
+    attn_layout_free(two_rows);
+    EXPECT_FAILS(ctx, attn_mask_path(ctx, mask, -1, &layers, NULL), ATTN_ERROR_INVALID_ARGUMENT, "length: got -1");
+    EXPECT_FAILS(ctx, attn_mask_path(ctx, number, 3, &layers, NULL), ATTN_ERROR_SHAPE, "mask");
+    attn_layout_free(layout);
+    attn_mask_free(mask);
+    attn_mask_free(number);
+    attn_tensor_free(floats);
+    attn_tensor_free(flat);
+    attn_tensor_free(ints);
 }
 
 static void test_failing_allocator(void **state)
@@ -235,6 +360,8 @@ int main(void)
         FIXTURE_TEST(test_boolean_reads_types_and_strides),
         FIXTURE_TEST(test_boolean_against_a_call),
         FIXTURE_TEST(test_bad_arguments),
+        FIXTURE_TEST(test_additive_reads_types_and_strides),
+        FIXTURE_TEST(test_bad_arguments_of_others),
         FIXTURE_TEST(test_failing_allocator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

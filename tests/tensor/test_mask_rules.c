@@ -151,6 +151,26 @@ static void test_fits_a_cache(void **state)
         mask = joined(1, window(ATTN_ALIGN_LAST, 1, 0), mask);
         assert_int_equal(attn__mask_fits_cache(mask), fits[alignment]);
         attn_mask_free(mask);
+        const int64_t first = 0;
+        OK(attn_mask_global(ctx, alignment, 1, &first, &mask));
+        assert_int_equal(attn__mask_fits_cache(mask), fits[alignment]);
+        attn_mask_free(mask);
+        OK(attn_mask_logarithmic(ctx, alignment, 0, &mask));
+        assert_int_equal(attn__mask_fits_cache(mask), fits[alignment]);
+        attn_mask_free(mask);
+        for (int64_t stride = ATTN_DERIVED; stride <= 4; stride += 4 - ATTN_DERIVED) { /* the root of the keys grows with them */
+            OK(attn_mask_strided(ctx, alignment, stride, ATTN_PART_LOCAL, &mask));
+            assert_int_equal(attn__mask_fits_cache(mask), stride > 0 && fits[alignment]);
+            const attn_mask *const heads[] = {NULL, mask};
+            attn_mask *of_heads;
+            OK(attn_mask_heads(ctx, 2, heads, &of_heads));
+            assert_int_equal(attn__mask_fits_cache(of_heads), stride > 0 && fits[alignment]);
+            attn_mask_free(of_heads);
+            attn_mask_free(mask);
+        }
+        OK(attn_mask_random(ctx, alignment, 2, 1, 1, &mask));
+        assert_int_equal(attn__mask_fits_cache(mask), 0);
+        attn_mask_free(mask);
     }
     mask = joined(0, window(ATTN_ALIGN_LAST, 1, 0), boolean());
     assert_int_equal(attn__mask_fits_cache(mask), 0);
@@ -159,8 +179,60 @@ static void test_fits_a_cache(void **state)
     attn_context_free(ctx);
 }
 
+static attn_mask *additive(int64_t heads)
+{
+    const int64_t shape[4] = {1, heads, 2, 3};
+    attn_tensor *values;
+    attn_mask *mask;
+    OK(attn_tensor_create(ctx, ATTN_FLOAT32, 4, shape, &values));
+    for (int64_t i = 0; i < 6 * heads; i++) ((float *)attn_tensor_data(values))[i] = 1;
+    OK(attn_mask_additive(ctx, values, &mask));
+    attn_tensor_free(values);
+    return mask;
+}
+
+static void expect_kind(attn_mask *mask, int by_head, int has_values)
+{
+    assert_int_equal(attn__mask_by_head(mask), by_head);
+    assert_int_equal(attn__mask_has_values(mask), has_values);
+    attn_mask_free(mask);
+}
+
+/* whether heads may differ, so that one may pass over what another sees, and whether scores gain numbers: of every kind and what is made of it */
+static void test_kinds(void **state)
+{
+    (void)state;
+    assert_int_equal(attn_context_create(NULL, &ctx), ATTN_OK);
+    queries = 2, keys = 3;
+    expect_kind(NULL, 0, 0);
+    expect_kind(window(ATTN_ALIGN_LAST, 1, 0), 0, 0);
+    expect_kind(boolean(), 0, 0);
+    static uint8_t bytes[12];
+    attn_tensor *of_heads;
+    attn_mask *listed_by_head;
+    const int64_t shape[4] = {1, 2, 2, 3};
+    OK(attn_tensor_wrap(ctx, ATTN_UINT8, 4, shape, NULL, bytes, &of_heads));
+    OK(attn_mask_boolean(ctx, of_heads, &listed_by_head));
+    attn_tensor_free(of_heads);
+    expect_kind(listed_by_head, 1, 0);
+    expect_kind(additive(1), 0, 1);
+    expect_kind(additive(2), 1, 1);
+    for (int first = 0; first < 2; first++) { /* whichever side it stands on */
+        attn_mask *number = additive(2), *near = window(ATTN_ALIGN_LAST, 1, 0);
+        expect_kind(first ? joined(1, number, near) : joined(1, near, number), 1, 1);
+    }
+    for (int numbers = 0; numbers < 2; numbers++) {
+        attn_mask *one = numbers ? additive(1) : window(ATTN_ALIGN_LAST, 1, 0), *all;
+        const attn_mask *const heads[] = {one, NULL};
+        OK(attn_mask_heads(ctx, 2, heads, &all));
+        attn_mask_free(one);
+        expect_kind(all, 1, numbers);
+    }
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_joined), cmocka_unit_test(test_fits_a_cache)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_joined), cmocka_unit_test(test_fits_a_cache), cmocka_unit_test(test_kinds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Scaled dot-product attention, forward: tiles of queries by blocks of keys with an online softmax. */
 #include <string.h>
-#include "attention_tile.h"
+#include "attention_bias.h"
 #include "products.h"
 
 typedef struct forward_call {
@@ -33,6 +33,27 @@ static float row_exponentials(float *s, int64_t n, float shift)
     return lanes_sum(&sum);
 }
 
+/* the same, and the sum of e^x x; what is not seen adds nothing to it */
+static float row_moments(float *s, int64_t n, float shift, float *moment)
+{
+    attention_lanes sum = {0}, second = {0};
+    for (int64_t j = 0; j < n; j += LANES) {
+        float part[LANES];
+#pragma omp simd
+        for (int64_t l = 0; l < LANES; l++) {
+            float x = s[j + l] - shift, e = attn__exp(x);
+            part[l] = e == 0 ? 0 : e * x;
+            s[j + l] = e;
+        }
+        attention_lanes parts;
+        memcpy(&parts, part, sizeof parts);
+        sum += *(const attention_lanes *)(s + j);
+        second += parts;
+    }
+    *moment = lanes_sum(&second);
+    return lanes_sum(&sum);
+}
+
 /* of any n */
 static void multiply_row(float *s, int64_t n, float factor)
 {
@@ -61,7 +82,13 @@ static float soften_row(const attention_job *job, const attention_block *b, cons
     if (before > most) most = before;
     float shift = most == -INFINITY ? 0 : most, past = before == most ? 1 : before == -INFINITY ? 0 : attn__exp(before - shift);
     space->maximum[i] = most;
-    space->sum[i] = space->sum[i] * past + row_exponentials(s + low, high - low, shift);
+    if (job->a->entropy == NULL) {
+        space->sum[i] = space->sum[i] * past + row_exponentials(s + low, high - low, shift);
+    } else {
+        float moment, moved = past == 0 ? 0 : past * (space->moment[i] + (before - shift) * space->sum[i]);
+        space->sum[i] = space->sum[i] * past + row_moments(s + low, high - low, shift, &moment);
+        space->moment[i] = moved + moment;
+    }
     if (job->drop.on) drop_row(s + low, high - low, BLAS(attention_factors)(job, b, i, low, high, space->factors));
     clear_lanes(s, low);
     clear_lanes(s + high, end - high);
@@ -83,6 +110,7 @@ static void add_block(attention_job *job, const attention_block *b, const attent
     BLAS(attention_product)
     (job, careful, 0, b->rows, a->value.width, b->keys, 1, b->scores, job->stride, value, a->value.row_stride, first ? 0 : 1, out,
      a->output.row_stride, b->turned);
+    if (a->bias != NULL) BLAS(attention_bias_output)(job, b, out);
 }
 
 /* output / sum and log-sum-exp; a row that saw nothing has the sum 0, and gets 0 and -inf */
@@ -97,6 +125,10 @@ static void finish_rows(const attention_job *job, const attention_block *b, cons
             memset(out, 0, (size_t)a->value.width * sizeof(float));
         else
             multiply_row(out, a->value.width, 1 / sum);
+    }
+    for (int64_t i = 0; a->entropy != NULL && i < b->rows; i++) {
+        float sum = space->sum[i];
+        ((float *)a->entropy)[b->head * a->query.rows + row + i] = sum == 0 ? 0 : attn__log(sum) - space->moment[i] / sum;
     }
     if (log_sum_exp == NULL) return;
 #pragma omp simd
@@ -118,6 +150,7 @@ static void forward_tile(void *context, int64_t index, int32_t worker)
     for (int64_t i = 0; i < b.rows; i++) {
         space.maximum[i] = -INFINITY;
         space.sum[i] = 0;
+        space.moment[i] = 0;
     }
     for (int first = 1; BLAS(attention_next)(job, &walk, &b); first = 0) add_block(job, &b, &space, first);
     finish_rows(job, &b, &space);
@@ -129,6 +162,7 @@ attn_status BLAS(attention)(attn_context *ctx, const attn__attention_arguments *
     forward_call call = {.ctx = ctx};
     BLAS(attention_prepare)(a, &call.job);
     attn_status status = BLAS(attention_map)(ctx, &call.job);
+    if (status == ATTN_OK) status = BLAS(attention_bias_prepare)(ctx, &call.job, 0);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(ctx, &call.job);
     if (status == ATTN_OK) status = attn__run(ctx, call.job.map.tiles_count * a->query.heads, forward_tile, &call);
     attn__arena_rewind(ctx->scratch, mark);

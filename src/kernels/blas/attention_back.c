@@ -2,7 +2,8 @@
        dV = W^T dO;  dW = dO V^T;  dS = P (dropout'(dW) - D) cap'(S);  dQ = scale dS K;  dK = scale dS^T Q.
    P comes back as e^(S - log_sum_exp). Where key segments and heads give enough jobs, one sweep by key segment computes all of it
    (five products a block); else one sweep by tiles of queries gives dQ and one by tiles of keys dK and dV (seven). */
-#include "attention_tile.h"
+#include "attention_additive.h"
+#include "attention_bias.h"
 #include "products.h"
 
 typedef struct back_call {
@@ -18,6 +19,8 @@ typedef struct back_call {
 typedef struct back_targets {
     float *query, *key, *value;
     float beta_query, beta_key, beta_value; /* 0: the block is the first to write there */
+    int64_t slot;                           /* of the biases' partial sums; -1: not in this sweep */
+    int32_t pair, reserved;                 /* 1: the pair bias' gradient too */
 } back_targets;
 
 static void clear_rows(const view *v, int64_t first, int64_t rows, int64_t head)
@@ -105,6 +108,7 @@ static void back_block(back_call *call, const attention_block *b, const attentio
     int64_t size = a->query.width, value_size = a->value.width, stride = job->stride;
     BLAS(attention_scores)(job, b);
     BLAS(attention_outer)(job, b, value_size, 1, d_out, a->d_output.row_stride, v, a->value.row_stride, space->gradients);
+    if (a->bias != NULL) BLAS(attention_bias_weights)(job, b, space->gradients);
     for (int64_t i = 0; i < b->rows; i++) back_row_of(call, b, space, i);
     if (to->value != NULL) {
         int careful = BLAS(attention_careful)(b, d_out, value_size, a->d_output.row_stride, 0);
@@ -112,18 +116,23 @@ static void back_block(back_call *call, const attention_block *b, const attentio
         (job, careful, 1, b->keys, value_size, b->rows, 1, b->scores, stride, d_out, a->d_output.row_stride, to->beta_value, to->value,
          a->d_value.row_stride, b->turned);
     }
-    if (to->key != NULL) {
+    if (a->score_vector.data != NULL) {
+        BLAS(attention_additive_back)(job, b, space->gradients, to->query, to->beta_query, to->key, to->beta_key, to->slot);
+    } else if (to->key != NULL) {
         int careful = BLAS(attention_careful)(b, q, size, a->query.row_stride, 0);
         BLAS(attention_product)
         (job, careful, 1, b->keys, size, b->rows, job->scale, space->gradients, stride, q, a->query.row_stride, to->beta_key, to->key,
          a->d_key.row_stride, b->turned);
     }
-    if (to->query != NULL) {
+    if (a->score_vector.data == NULL && to->query != NULL) {
         int careful = BLAS(attention_careful)(b, k, size, a->key.row_stride, 1);
         BLAS(attention_product)
         (job, careful, 0, b->rows, size, b->keys, job->scale, space->gradients, stride, k, a->key.row_stride, to->beta_query, to->query,
          a->d_query.row_stride, b->turned);
     }
+    if (a->bias == NULL) return;
+    if (to->query != NULL || to->slot >= 0) BLAS(attention_bias_back)(job, b, space->gradients, to->query, to->slot);
+    if (to->pair) BLAS(attention_bias_pair)(job, b, space->gradients);
 }
 
 static float inner(const float *x, const float *y, int64_t n)
@@ -162,14 +171,16 @@ static void back_tile(back_call *call, int64_t tile, int64_t head, int keys, con
     attention_walk walk;
     attention_block b = BLAS(attention_tile)(&call->job, tile, head, space, &walk);
     int64_t first = b.pair.query->start + b.query;
-    back_targets to = {head_at(&a->d_query, first, head), NULL, NULL, a->add_query ? 1 : 0, 1, 1};
+    back_targets to = {head_at(&a->d_query, first, head), NULL, NULL, a->add_query ? 1 : 0, 1, 1, tile * a->query.heads + head, 0, 0};
+    to.pair = a->bias != NULL && a->bias->d_pair.data != NULL && !BLAS(attention_bias_shared)(&call->job);
     if (keys == KEYS_WRITE) {
         to.beta_key = a->add_key ? 1 : 0;
         to.beta_value = a->add_value ? 1 : 0;
     }
     common_rows(call, &b);
-    if (walk.run == walk.end && !a->add_query) clear_rows(&a->d_query, first, b.rows, head);
+    int met = 0;
     while (BLAS(attention_next)(&call->job, &walk, &b)) {
+        met = 1;
         if (keys != KEYS_NONE) {
             to.key = head_at(&a->d_key, b.pair.key->start + b.key, b.key_head);
             to.value = head_at(&a->d_value, b.pair.key->start + b.key, b.key_head);
@@ -177,6 +188,7 @@ static void back_tile(back_call *call, int64_t tile, int64_t head, int keys, con
         back_block(call, &b, space, &to);
         to.beta_query = 1;
     }
+    if (!met && !a->add_query) clear_rows(&a->d_query, first, b.rows, head);
 }
 
 static void clear_keys(const attn__attention_arguments *a, int64_t first, int64_t rows, int64_t key_head)
@@ -189,6 +201,7 @@ static void clear_keys(const attn__attention_arguments *a, int64_t first, int64_
 static int single_tile(const back_call *call, int64_t group)
 {
     int64_t pair = call->order[call->groups[group]], tile = call->first_tile[pair], keys = 0;
+    if (attn__mask_by_head(call->job.a->mask)) return 0; /* heads may pass over keys */
     if (call->job.group != 1 || call->groups[group + 1] - call->groups[group] != 1 || call->first_tile[pair + 1] - tile != 1) return 0;
     const attn__tile *t = &call->job.map.tiles[tile];
     for (int64_t r = 0; r < t->runs_count; r++) keys += call->job.map.runs[t->runs_first + r].count;
@@ -231,7 +244,7 @@ static void key_run(back_call *call, const attn__tile *tile, const attn__query_r
     attention_block b = {.pair = {run->segment, &call->key_map.query.at[run->segment], &call->key_map.key.at[run->segment]},
                          .key_head = key_head};
     int64_t row = b.pair.key->start + tile->first;
-    back_targets to = {NULL, head_at(&a->d_key, row, key_head), head_at(&a->d_value, row, key_head), 0, 1, 1};
+    back_targets to = {NULL, head_at(&a->d_key, row, key_head), head_at(&a->d_value, row, key_head), 0, 1, 1, -1, 0, 0};
     b.key = tile->first;
     b.keys = tile->count;
     b.runs = &keys;
@@ -239,11 +252,17 @@ static void key_run(back_call *call, const attn__tile *tile, const attn__query_r
     b.partial = run->partial != 0;
     b.scores = space->scores;
     b.turned = space->turned;
+    b.line = space->line;
+    b.relative = space->relative;
+    b.turned_keys = space->turned_keys;
     b.allowed = space->allowed;
     for (b.head = key_head * call->job.group; b.head < (key_head + 1) * call->job.group; b.head++) {
         for (int64_t at = 0; at < run->count; at += b.rows) {
             b.query = run->query + at;
             b.rows = least(call->job.rows, run->count - at);
+            if (run->partial && attn__mask_by_head(a->mask) &&
+                attn__mask_block_of_head(a->mask, &b.pair, b.head, b.query, b.rows, b.key, b.keys) == ATTN__BLOCK_NONE)
+                continue;
             back_block(call, &b, space, &to);
         }
     }
@@ -257,6 +276,35 @@ static void key_sweep(void *context, int64_t index, int32_t worker)
     attention_space space = BLAS(attention_space)(call->ctx, &call->job, worker);
     clear_keys(call->job.a, call->job.a->key_segments.at[tile->segment].start + tile->first, tile->count, key_head);
     for (int64_t r = 0; r < tile->runs_count; r++) key_run(call, tile, &call->key_map.runs[tile->runs_first + r], key_head, &space);
+}
+
+/* A pair bias that segments or heads share: the queries `index` of every segment and all its heads, in their order. */
+static void pair_sweep(void *context, int64_t index, int32_t worker)
+{
+    back_call *call = context;
+    attention_job *job = &call->job;
+    attention_space space = BLAS(attention_space)(call->ctx, job, worker);
+    int64_t own = job->a->bias->pair_extent[1], block = index / own, head_first = index % own, heads = own == 1 ? job->a->query.heads : 1;
+    back_targets to = {.slot = -1, .pair = 1};
+    for (int64_t pair = 0; pair < job->map.query.count; pair++) {
+        int64_t tile = call->first_tile[pair] + block;
+        if (tile >= call->first_tile[pair + 1]) continue;
+        for (int64_t head = head_first; head < head_first + heads; head++) {
+            attention_walk walk;
+            attention_block b = BLAS(attention_tile)(job, tile, head, &space, &walk);
+            while (BLAS(attention_next)(job, &walk, &b)) back_block(call, &b, &space, &to);
+        }
+    }
+}
+
+static attn_status share_pairs(back_call *call)
+{
+    int64_t most = 0;
+    for (int64_t pair = 0; pair < call->job.map.query.count; pair++) {
+        int64_t tiles = call->first_tile[pair + 1] - call->first_tile[pair];
+        if (tiles > most) most = tiles;
+    }
+    return attn__run(call->ctx, most * call->job.a->bias->pair_extent[1], pair_sweep, call);
 }
 
 /* order, groups and first_tile: [pairs + 1] each */
@@ -292,6 +340,8 @@ static attn_status prepare(back_call *call)
     call->common = attn__scratch(call->ctx, floats);
     if (call->common == NULL) return attn__arena_status(call->ctx->scratch);
     attn_status status = BLAS(attention_map)(call->ctx, &call->job);
+    if (status == ATTN_OK) status = BLAS(attention_bias_prepare)(call->ctx, &call->job, 1);
+    if (status == ATTN_OK) status = BLAS(attention_additive_prepare)(call->ctx, &call->job, 1);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(call->ctx, &call->job);
     return status == ATTN_OK ? group_pairs(call) : status;
 }
@@ -316,6 +366,9 @@ attn_status BLAS(attention_back)(attn_context *ctx, const attn__attention_argume
     if (status == ATTN_OK) {
         int one = attn__attention_one_sweep(call.groups_count, a->key.heads, call.job.map.tiles_count, call.job.map.listed);
         status = one ? attn__run(ctx, call.groups_count * a->key.heads, one_sweep, &call) : two_sweeps(&call);
+        if (status == ATTN_OK && BLAS(attention_bias_shared)(&call.job)) status = share_pairs(&call);
+        if (status == ATTN_OK) BLAS(attention_bias_finish)(&call.job);
+        if (status == ATTN_OK) BLAS(attention_additive_finish)(&call.job);
     }
     attn__arena_rewind(ctx->scratch, mark);
     return BLAS(product_status)(ctx, status, &call.job.refused);

@@ -1,5 +1,7 @@
 /* Blocks of attention: which keys a tile of queries meets, their scores, and who sees what. */
 #include "attention_tile.h"
+#include "attention_additive.h"
+#include "attention_bias.h"
 #include "turn.h"
 
 static int64_t whole_lanes(int64_t n)
@@ -53,7 +55,8 @@ static int64_t factors_room(const attention_job *job)
 /* bytes of an attention_space */
 static int64_t space_bytes(const attention_job *job, int64_t size)
 {
-    int64_t floats = 2 * job->rows * job->stride + turned_room(job, size) + factors_room(job) + job->stride + 2 * whole_lanes(job->rows);
+    int64_t floats = 2 * job->rows * job->stride + turned_room(job, size) + factors_room(job) + job->stride + 3 * whole_lanes(job->rows);
+    floats += BLAS(attention_bias_room)(job) + BLAS(attention_additive_room)(job);
     return floats * (int64_t)sizeof(float) + job->stride;
 }
 
@@ -86,7 +89,11 @@ attention_space BLAS(attention_space)(attn_context *ctx, const attention_job *jo
     space.slopes = space.factors + factors_room(job);
     space.maximum = space.slopes + job->stride;
     space.sum = space.maximum + whole_lanes(job->rows);
-    space.allowed = (uint8_t *)(space.sum + whole_lanes(job->rows));
+    space.moment = space.sum + whole_lanes(job->rows);
+    float *after = space.moment + whole_lanes(job->rows);
+    BLAS(attention_bias_space)(job, after, &space);
+    space.turned_keys = after + BLAS(attention_bias_room)(job);
+    space.allowed = (uint8_t *)(space.turned_keys + BLAS(attention_additive_room)(job));
     return space;
 }
 
@@ -110,21 +117,33 @@ attention_block BLAS(attention_tile)(const attention_job *job, int64_t tile, int
     b.rows = t->count;
     b.scores = space->scores;
     b.turned = space->turned;
+    b.line = space->line;
+    b.relative = space->relative;
+    b.turned_keys = space->turned_keys;
     b.allowed = space->allowed;
     *walk = (attention_walk){t->runs_first, t->runs_first + t->runs_count, 0};
     return b;
 }
 
+/* a run that other heads see and this one does not */
+static int hidden(const attention_job *job, const attention_block *b, const attn__key_run *run)
+{
+    return run->partial && attn__mask_by_head(job->a->mask) &&
+           attn__mask_block_of_head(job->a->mask, &b->pair, b->head, b->query, b->rows, run->key, run->count) == ATTN__BLOCK_NONE;
+}
+
 int BLAS(attention_next)(const attention_job *job, attention_walk *walk, attention_block *b)
 {
     const attn__key_run *runs = job->map.runs;
+    while (walk->run != walk->end && hidden(job, b, &runs[walk->run])) walk->run++;
     if (walk->run == walk->end) return 0;
     b->runs = runs + walk->run;
     b->key = b->runs->key + walk->offset;
     b->keys = 0;
     b->runs_count = 0;
     b->partial = 0;
-    while (walk->run < walk->end && b->keys < job->keys && runs[walk->run].key + walk->offset == b->key + b->keys) {
+    while (walk->run < walk->end && b->keys < job->keys && runs[walk->run].key + walk->offset == b->key + b->keys &&
+           !hidden(job, b, &runs[walk->run])) {
         const attn__key_run *run = &runs[walk->run];
         int64_t n = least(run->count - walk->offset, job->keys - b->keys);
         b->keys += n;
@@ -154,8 +173,14 @@ void BLAS(attention_outer)(attention_job *job, const attention_block *b, int64_t
 void BLAS(attention_scores)(attention_job *job, const attention_block *b)
 {
     const attn__attention_arguments *a = job->a;
-    BLAS(attention_outer)
+    if (a->score_vector.data != NULL)
+        BLAS(attention_additive_scores)(job, b);
+    else
+        BLAS(attention_outer)
     (job, b, a->query.width, job->scale, query_of(job, b), a->query.row_stride, key_of(job, b), a->key.row_stride, b->scores);
+    if (a->bias != NULL) BLAS(attention_bias_scores)(job, b);
+    for (int64_t i = 0; i < b->rows && attn__mask_has_values(a->mask); i++)
+        attn__mask_add_values(a->mask, &b->pair, b->head, b->query + i, b->key, b->keys, b->scores + i * job->stride);
     if (!(job->cap > 0)) return;
     float cap = job->cap, inverse = 1 / cap;
     for (int64_t i = 0; i < b->rows; i++) {

@@ -18,6 +18,11 @@ typedef struct attention_job {
     int64_t rows, keys, stride; /* most rows and keys of a block; floats from one row of scores to the next */
     int64_t room;               /* floats of a worker's `turned` */
     float scale, cap;           /* cap 0: none */
+    int32_t *bucket_of;         /* bucket of distances -furthest .. furthest, when there is a bias by buckets */
+    float *bucket_values;       /* [heads, buckets] */
+    float *partial;             /* [tiles, heads, partial_floats]: gradients of the biases' tables */
+    int64_t partial_floats;
+    float *vector_partial; /* [tiles, heads, size]: of the additive score's vector */
     atomic_int refused;
 } attention_job;
 
@@ -29,6 +34,8 @@ typedef struct attention_block {
     int64_t runs_count;
     int32_t partial, reserved; /* some run is partial */
     float *scores, *turned;    /* turned: room for keys or values on their side, or for a copy */
+    float *line, *relative;    /* room for biases: a distance for each diagonal, [rows, 2 reach + 1] */
+    float *turned_keys;        /* additive scores: [2 size, stride] */
     uint8_t *allowed;          /* [keys] room for the mask's answer */
 } attention_block;
 
@@ -43,6 +50,9 @@ typedef struct attention_space {
     float *turned;             /* job->room */
     float *factors, *slopes;   /* of dropout and of the soft cap, one row */
     float *maximum, *sum;      /* [rows] of the online softmax */
+    float *moment;             /* [rows] of entropies: sum of e^x x over the seen scores, x = score - maximum */
+    float *line, *relative;    /* of biases */
+    float *turned_keys;        /* of additive scores */
     uint8_t *allowed;
 } attention_space;
 
@@ -109,7 +119,7 @@ int BLAS(attention_next)(const attention_job *job, attention_walk *walk, attenti
 /* out [rows, keys] = factor x y^T with rows x of the queries, y of the keys, both [.., size] */
 void BLAS(attention_outer)(attention_job *job, const attention_block *block, int64_t size, float factor, const float *x, int64_t x_stride,
                            const float *y, int64_t y_stride, float *out);
-/* scores = cap(scale Q K^T); cap(s) = c tanh(s / c) */
+/* scores = cap(scale Q K^T + bias); cap(s) = c tanh(s / c) */
 void BLAS(attention_scores)(attention_job *job, const attention_block *block);
 /* The keys that row i of the block sees lie in [*low, *high), widened to whole lanes; scores in there that are blocked or past
    the block become -inf. 0: it sees none. */

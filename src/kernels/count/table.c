@@ -129,6 +129,12 @@ static attn_status list_blocks(attn_context *ctx, const attn__attention_argument
     return attn__block_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, cut.rows, ATTN__KEY_BLOCK, map);
 }
 
+/* of a score; additive ones are no product. Those with tables of relative positions are not counted: cost.h says so. */
+static int64_t score_size(const attn__attention_arguments *a)
+{
+    return a->score_vector.data != NULL ? 0 : a->query.width;
+}
+
 /* scores and output: size + value size for each pair of a query and a key in listed blocks */
 static attn_status count_attention(attn_context *ctx, const attn__attention_arguments *a)
 {
@@ -136,7 +142,7 @@ static attn_status count_attention(attn_context *ctx, const attn__attention_argu
     attn__block_map map;
     attn_status status = reference_rows(ctx, 5, a->key_segments.rows);
     if (status == ATTN_OK) status = list_blocks(ctx, a, attn__attention_cut_for(a), &map);
-    if (status == ATTN_OK) products(ctx, map.listed, a->query.width + a->value.width, a->query.heads);
+    if (status == ATTN_OK) products(ctx, map.listed, score_size(a) + a->value.width, a->query.heads);
     moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1);
     attn__arena_rewind(ctx->scratch, mark);
     return status;
@@ -162,7 +168,7 @@ static int64_t distinct(attn__segments keys)
    twice, the second time by tiles of keys: seven. */
 static attn_status count_sweeps(attn_context *ctx, const attn__attention_arguments *a, const attn__block_map *map, attn__attention_cut cut)
 {
-    int64_t size = a->query.width, value_size = a->value.width;
+    int64_t size = score_size(a), value_size = a->value.width;
     attn__key_map keys;
     if (attn__attention_one_sweep(distinct(a->key_segments), a->key.heads, map->tiles_count, map->listed)) {
         products(ctx, map->listed, 3 * size + 2 * value_size, a->query.heads);
@@ -192,11 +198,12 @@ static attn_status count_attention_back(attn_context *ctx, const attn__attention
     return status;
 }
 
-static attn_status count_attention_weights(attn_context *ctx, const attn__attention_arguments *a, int64_t pair, view *weights)
+static attn_status count_attention_weights(attn_context *ctx, const attn__attention_arguments *a, const attn__weights_part *part,
+                                           view *weights)
 {
     int64_t scores = 0;
-    grow(&scores, a->query_segments.at[pair].length, a->key_segments.at[pair].length, a->query.width);
-    products(ctx, scores, a->query.heads, 1);
+    grow(&scores, weights->rows, a->key_segments.at[part->pair].length, score_size(a));
+    products(ctx, scores, weights->heads, 1);
     moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, weights, 1);
     return ATTN_OK;
 }
@@ -247,6 +254,84 @@ static attn_status count_loss(attn_context *ctx, view *logits, const view *label
     *sums = (attn__loss_sums){.count = logits->rows};
     attn_status status = reference_rows(ctx, 1, logits->width);
     return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof *sums, 1) : status;
+}
+
+static attn_status count_rotate(attn_context *ctx, const view *x, const attn__rotary *rotary, int back, int add, view *y)
+{
+    (void)rotary, (void)back;
+    moved(ctx, x, 1), stored(ctx, y, add);
+    return ATTN_OK;
+}
+
+static attn_status count_feature_map(attn_context *ctx, const view *x, const attn__features *features, void *log_scale, view *y)
+{
+    (void)log_scale;
+    products(ctx, x->rows * x->heads, features->directions.rows, x->width);
+    moved(ctx, x, 1), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_feature_map_back(attn_context *ctx, const view *x, const attn__features *features, const view *y, const view *dy,
+                                          int add, view *dx)
+{
+    products(ctx, x->rows * x->heads, features->directions.rows, x->width);
+    moved(ctx, x, 1), moved(ctx, y, 1), moved(ctx, dy, 1), stored(ctx, dx, add);
+    return ATTN_OK;
+}
+
+enum { CHUNK = 64 }; /* of causal linear attention */
+
+/* products of rows with states, in columns of a state; causal: and `pairs` products of features and of values for each pair in a chunk */
+static void count_linear_rows(attn_context *ctx, const attn__linear_arguments *a, int64_t query_columns, int64_t key_columns, int64_t pairs)
+{
+    int64_t features = a->query.width, values = a->value.width + 1;
+    for (int64_t s = 0; s < a->query_segments.count; s++) {
+        int64_t queries = a->query_segments.at[s].length, keys = a->key_segments.at[s].length;
+        int64_t seen = queries < keys ? queries : keys, rest = seen % CHUNK;
+        products(ctx, queries * a->query.heads, features, query_columns);
+        products(ctx, keys * a->key.heads, features, key_columns);
+        if (a->causal) products(ctx, (seen / CHUNK * CHUNK * CHUNK + rest * rest) * a->query.heads, pairs, features + values);
+    }
+}
+
+/* sums of blocks; each query with the state, and in causal ones keys once more along the chunks of a block */
+static attn_status count_linear_attention(attn_context *ctx, const attn__linear_arguments *a)
+{
+    const int64_t values = a->value.width + 1;
+    moved(ctx, &a->query, 1), moved(ctx, &a->key, a->causal ? 2 : 1), moved(ctx, &a->value, a->causal ? 2 : 1), moved(ctx, &a->output, 1);
+    count_linear_rows(ctx, a, values, (a->causal ? 2 : 1) * values, 1);
+    return ATTN_OK;
+}
+
+/* one of the keys' is without the column that norms */
+static attn_status count_linear_attention_back(attn_context *ctx, const attn__linear_arguments *a)
+{
+    const int64_t values = a->value.width + 1;
+    moved(ctx, &a->query, 2), moved(ctx, &a->key, 2), moved(ctx, &a->value, 2), moved(ctx, &a->output, 2), moved(ctx, &a->d_output, 2);
+    stored(ctx, &a->d_query, a->add_query), stored(ctx, &a->d_key, a->add_key), stored(ctx, &a->d_value, a->add_value);
+    count_linear_rows(ctx, a, (a->causal ? 3 : 2) * values, (a->causal ? 4 : 3) * values - 1, 3);
+    return ATTN_OK;
+}
+
+static void count_projected(attn_context *ctx, const view *x, const view *e, attn__segments segments, int64_t times)
+{
+    for (int64_t s = 0; s < segments.count; s++) products(ctx, segments.at[s].length, e->rows * times, x->heads * x->width);
+}
+
+static attn_status count_sequence_project(attn_context *ctx, const view *x, const view *e, attn__segments segments, view *y)
+{
+    count_projected(ctx, x, e, segments, 1);
+    moved(ctx, x, 1), moved(ctx, e, segments.count), moved(ctx, y, 1);
+    return ATTN_OK;
+}
+
+static attn_status count_sequence_project_back(attn_context *ctx, const view *x, const view *e, attn__segments segments, const view *dy,
+                                               int add, view *dx, view *de)
+{
+    count_projected(ctx, x, e, segments, (dx != NULL) + (de != NULL));
+    moved(ctx, dx != NULL ? e : NULL, segments.count), moved(ctx, de != NULL ? x : NULL, 1), moved(ctx, dy, 1);
+    stored(ctx, dx, add), stored(ctx, de, 1);
+    return ATTN_OK;
 }
 
 static attn_status count_dropout(attn_context *ctx, const view *x, const attn__dropout *drop, int add, view *y)
@@ -349,6 +434,13 @@ const attn__kernels attn__kernels_count = {
     .embed = count_embed,
     .embed_back = count_embed_back,
     .loss = count_loss,
+    .rotate = count_rotate,
+    .feature_map = count_feature_map,
+    .feature_map_back = count_feature_map_back,
+    .linear_attention = count_linear_attention,
+    .linear_attention_back = count_linear_attention_back,
+    .sequence_project = count_sequence_project,
+    .sequence_project_back = count_sequence_project_back,
     .dropout = count_dropout,
     .add = count_add,
     .multiply = count_multiply,

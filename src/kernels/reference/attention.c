@@ -1,6 +1,6 @@
 #include <math.h>
 #include <string.h>
-#include "real.h"
+#include "attention_bias.h"
 
 /* One query row of one head against the keys of its segment. Blocked keys are skipped, never multiplied: a key no row sees may
    hold anything, NaN too. With all keys blocked the weights are zero, and so are the output and every gradient. */
@@ -45,13 +45,23 @@ static double inner(const real *a, const real *b, int64_t n)
     return sum;
 }
 
+/* q . k, or v . tanh(q + k) */
+static double score_of(const attn__attention_arguments *a, int64_t head, const real *query, const real *key)
+{
+    if (a->score_vector.data == NULL) return inner(query, key, a->query.width);
+    const real *vector = row_of(&a->score_vector, head);
+    double sum = 0;
+    for (int64_t c = 0; c < a->query.width; c++) sum += (double)vector[c] * tanh((double)query[c] + (double)key[c]);
+    return sum;
+}
+
 /* dropout of the weight of key j: drawn by the two positions, not by rows, so packing does not change it */
 static double drop_weight(const attn__attention_arguments *a, const attn__pair *pair, int64_t head, int64_t i, int64_t j, double value)
 {
     return drop_at(&a->dropout, pair->query->sequence_id, pair->query->first_position + i, 1 + head, pair->key->first_position + j, value);
 }
 
-/* weight_j = softmax over the seen keys of cap(scale q . k_j), cap(s) = soft_cap tanh(s / soft_cap) */
+/* weight_j = softmax over the seen keys of cap(scale q . k_j + bias), cap(s) = soft_cap tanh(s / soft_cap) */
 static void compute_row(const attn__attention_arguments *a, const attn__pair *pair, int64_t head, int64_t i, attention_row *row)
 {
     int64_t n = pair->key->length, low = 0, high = 0, key_head = key_head_of(a, head);
@@ -60,7 +70,11 @@ static void compute_row(const attn__attention_arguments *a, const attn__pair *pa
     for (int64_t j = 0; j < n; j++) {
         row->allowed[j] = (uint8_t)(j >= low && j < high && (!listed || row->allowed[j] != 0));
         if (!row->allowed[j]) continue;
-        double score = a->scale * inner(query, head_of(&a->key, pair->key->start + j, key_head), a->query.width);
+        attention_cell at = cell_of(pair, head, a->query.heads, i, j);
+        const real *relative = a->bias != NULL ? REFERENCE(bias_row)(&a->bias->relative_keys, a->bias, &at) : NULL;
+        double product = score_of(a, head, query, head_of(&a->key, pair->key->start + j, key_head));
+        if (relative != NULL) product += inner(query, relative, a->query.width);
+        double score = a->scale * product + REFERENCE(bias_score)(a->bias, &at) + attn__mask_value(a->mask, pair, head, i, j);
         row->slope[j] = 1;
         if (a->soft_cap > 0) {
             double t = tanh(score / a->soft_cap);
@@ -73,6 +87,15 @@ static void compute_row(const attn__attention_arguments *a, const attn__pair *pa
     for (int64_t j = 0; j < n; j++) row->dropped[j] = row->allowed[j] ? drop_weight(a, pair, head, i, j, row->weight[j]) : 0;
 }
 
+/* - sum of w ln w, with 0 ln 0 = 0 */
+static double entropy_of(const attention_row *row, int64_t keys)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < keys; j++)
+        if (row->allowed[j] && row->weight[j] > 0) sum -= row->weight[j] * log(row->weight[j]);
+    return sum;
+}
+
 /* output = sum over seen keys of dropout(weight_j) v_j */
 static void output_row(const attn__attention_arguments *a, const attn__pair *pair, int64_t head, int64_t i, const attention_row *row)
 {
@@ -81,7 +104,11 @@ static void output_row(const attn__attention_arguments *a, const attn__pair *pai
     for (int64_t c = 0; c < a->value.width; c++) {
         double sum = 0;
         for (int64_t j = 0; j < pair->key->length; j++) {
-            if (row->allowed[j] && row->log_sum_exp != -INFINITY) sum += row->dropped[j] * (double)value[j * a->value.row_stride + c];
+            if (!row->allowed[j] || row->log_sum_exp == -INFINITY) continue;
+            attention_cell at = cell_of(pair, head, a->query.heads, i, j);
+            const real *relative = a->bias != NULL ? REFERENCE(bias_row)(&a->bias->relative_values, a->bias, &at) : NULL;
+            sum += row->dropped[j] * (double)value[j * a->value.row_stride + c];
+            if (relative != NULL) sum += row->dropped[j] * (double)relative[c];
         }
         output[c] = (real)sum;
     }
@@ -98,9 +125,9 @@ attn_status REFERENCE(attention)(attn_context *ctx, const attn__attention_argume
             for (int64_t i = 0; i < pair.query->length; i++) {
                 compute_row(a, &pair, head, i, &row);
                 output_row(a, &pair, head, i, &row);
-                if (a->log_sum_exp != NULL) {
-                    ((real *)a->log_sum_exp)[head * a->query.rows + pair.query->start + i] = (real)row.log_sum_exp;
-                }
+                int64_t place = head * a->query.rows + pair.query->start + i;
+                if (a->log_sum_exp != NULL) ((real *)a->log_sum_exp)[place] = (real)row.log_sum_exp;
+                if (a->entropy != NULL) ((real *)a->entropy)[place] = (real)entropy_of(&row, pair.key->length);
             }
         }
     }
@@ -112,6 +139,8 @@ attn_status REFERENCE(attention)(attn_context *ctx, const attn__attention_argume
    that repeats their segment. */
 typedef struct attention_sums {
     double *query, *key, *value;
+    double *vector; /* [heads, size]; NULL: not wanted */
+    bias_sums bias;
 } attention_sums;
 
 static double *sum_of(const view *like, double *sums, int64_t row, int64_t head)
@@ -126,6 +155,35 @@ static double *make_sum(attn_context *ctx, const view *like)
     return REFERENCE(doubles)(ctx, n);
 }
 
+static void back_additive(const attn__attention_arguments *a, int64_t head, const real *query, const real *key, double d_score,
+                          double *d_query, double *d_key, double *d_vector)
+{
+    const real *vector = row_of(&a->score_vector, head);
+    for (int64_t c = 0; c < a->query.width; c++) {
+        double t = tanh((double)query[c] + (double)key[c]), slope = d_score * (double)vector[c] * (1 - t * t);
+        d_query[c] += slope;
+        d_key[c] += slope;
+        if (d_vector != NULL) d_vector[head * a->query.width + c] += d_score * t;
+    }
+}
+
+/* relative keys stand beside k_j and relative values beside v_j */
+static void back_bias(const attn__attention_arguments *a, const attn__pair *pair, int64_t head, int64_t i, int64_t j, double d_score,
+                      const attention_row *row, const attention_sums *sums)
+{
+    attention_cell at = cell_of(pair, head, a->query.heads, i, j);
+    int64_t r = pair->query->start + i, place = attn__clip_distance(at.t, a->bias->reach);
+    const real *query = head_of(&a->query, r, head), *d_output = head_of(&a->d_output, r, head);
+    const real *key = REFERENCE(bias_row)(&a->bias->relative_keys, a->bias, &at);
+    double *d_query = sum_of(&a->query, sums->query, r, head);
+    REFERENCE(bias_back)(a->bias, &at, d_score, &sums->bias);
+    for (int64_t c = 0; key != NULL && c < a->query.width; c++) d_query[c] += d_score * a->scale * (double)key[c];
+    for (int64_t c = 0; sums->bias.relative_keys != NULL && c < a->query.width; c++)
+        sums->bias.relative_keys[place * a->query.width + c] += d_score * a->scale * (double)query[c];
+    for (int64_t c = 0; sums->bias.relative_values != NULL && c < a->value.width; c++)
+        sums->bias.relative_values[place * a->value.width + c] += row->dropped[j] * (double)d_output[c];
+}
+
 /* With p the weights, w = dropout(p) and o = sum of w_j v_j:
    dv_j = w_j do;  dp_j = dropout'(do . v_j);  ds_j = p_j (dp_j - sum of p dp) cap'(s_j) scale;  dq = sum of ds_j k_j;  dk_j = ds_j q */
 static void back_row(const attn__attention_arguments *a, const attn__pair *pair, int64_t head, int64_t i, attention_row *row,
@@ -137,7 +195,10 @@ static void back_row(const attn__attention_arguments *a, const attn__pair *pair,
     if (row->log_sum_exp == -INFINITY) return;
     for (int64_t j = 0; j < pair->key->length; j++) {
         if (!row->allowed[j]) continue;
+        attention_cell at = cell_of(pair, head, a->query.heads, i, j);
+        const real *relative = a->bias != NULL ? REFERENCE(bias_row)(&a->bias->relative_values, a->bias, &at) : NULL;
         double product = inner(d_output, head_of(&a->value, pair->key->start + j, key_head), a->value.width);
+        if (relative != NULL) product += inner(d_output, relative, a->value.width);
         row->gradient[j] = drop_weight(a, pair, head, i, j, product);
         common += row->weight[j] * row->gradient[j];
     }
@@ -146,12 +207,14 @@ static void back_row(const attn__attention_arguments *a, const attn__pair *pair,
         const real *key = head_of(&a->key, pair->key->start + j, key_head);
         double *d_key = sum_of(&a->key, sums->key, pair->key->start + j, key_head);
         double *d_value = sum_of(&a->value, sums->value, pair->key->start + j, key_head);
-        double d_score = row->weight[j] * (row->gradient[j] - common) * row->slope[j] * a->scale;
-        for (int64_t c = 0; c < a->query.width; c++) {
+        double d_capped = row->weight[j] * (row->gradient[j] - common) * row->slope[j], d_score = d_capped * a->scale;
+        for (int64_t c = 0; c < a->query.width && a->score_vector.data == NULL; c++) {
             d_query[c] += d_score * (double)key[c];
             d_key[c] += d_score * (double)query[c];
         }
+        if (a->score_vector.data != NULL) back_additive(a, head, query, key, d_score, d_query, d_key, sums->vector);
         for (int64_t c = 0; c < a->value.width; c++) d_value[c] += row->dropped[j] * (double)d_output[c];
+        if (a->bias != NULL) back_bias(a, pair, head, i, j, d_capped, row, sums);
     }
 }
 
@@ -181,6 +244,11 @@ attn_status REFERENCE(attention_back)(attn_context *ctx, const attn__attention_a
         sums.value = sums.key != NULL ? make_sum(ctx, &a->value) : NULL;
         if (sums.value == NULL) status = scratch_status(ctx);
     }
+    if (status == ATTN_OK && a->d_score_vector.data != NULL) {
+        sums.vector = make_sum(ctx, &a->d_score_vector);
+        if (sums.vector == NULL) status = scratch_status(ctx);
+    }
+    if (status == ATTN_OK) status = REFERENCE(bias_sums_make)(ctx, a->bias, &sums.bias);
     for (int64_t s = 0; status == ATTN_OK && s < a->query_segments.count; s++) {
         attn__pair pair = pair_of(a, s);
         for (int64_t head = 0; head < a->query.heads; head++) {
@@ -206,21 +274,26 @@ attn_status REFERENCE(attention_back)(attn_context *ctx, const attn__attention_a
         memset(done, 0, (size_t)rows);
         write_sums(results[k].to, results[k].sums, results[k].segments, done, results[k].add);
     }
+    if (status == ATTN_OK) REFERENCE(bias_sums_write)(a->bias, &sums.bias);
+    for (int64_t h = 0; status == ATTN_OK && sums.vector != NULL && h < a->query.heads; h++) {
+        for (int64_t c = 0; c < a->query.width; c++) put(&row_of(&a->d_score_vector, h)[c], sums.vector[h * a->query.width + c], 1);
+    }
     attn__arena_rewind(ctx->scratch, mark);
     return status;
 }
 
 /* weights before dropout; as a view: rows are queries, width is keys */
-attn_status REFERENCE(attention_weights)(attn_context *ctx, const attn__attention_arguments *a, int64_t index, view *weights)
+attn_status REFERENCE(attention_weights)(attn_context *ctx, const attn__attention_arguments *a, const attn__weights_part *part,
+                                         view *weights)
 {
     attn__mark mark = attn__arena_mark(ctx->scratch);
     attention_row row;
     attn_status status = make_row(ctx, a, &row);
-    attn__pair pair = pair_of(a, index);
-    for (int64_t head = 0; status == ATTN_OK && head < a->query.heads; head++) {
-        for (int64_t i = 0; i < pair.query->length; i++) {
-            compute_row(a, &pair, head, i, &row);
-            for (int64_t j = 0; j < pair.key->length; j++) head_of(weights, i, head)[j] = (real)row.weight[j];
+    attn__pair pair = pair_of(a, part->pair);
+    for (int64_t h = 0; status == ATTN_OK && h < weights->heads; h++) {
+        for (int64_t i = 0; i < weights->rows; i++) {
+            compute_row(a, &pair, part->head + h, part->row + i, &row);
+            for (int64_t j = 0; j < pair.key->length; j++) head_of(weights, i, h)[j] = (real)row.weight[j];
         }
     }
     attn__arena_rewind(ctx->scratch, mark);

@@ -233,7 +233,10 @@ class TransformerOptions(Options):
         "i32 dtype norm norm_placement final_norm activation gated learned_beta parallel_block positions tie attention_bias",
         "i32 feed_forward_bias norm_bias output_bias output_head embedding_norm initialisation checkpoint_layers",
         "f64 norm_epsilon embedding_scale initialisation_scale swish_beta rotary_base soft_cap",
-        "f64 dropout_embedding dropout_attention dropout_sublayer dropout_activation")
+        "f64 dropout_embedding dropout_attention dropout_sublayer dropout_activation",
+        "i64 position_buckets position_reach rotated",
+        "i32 rotary_pairing rotary_scaling scaled_scores query_key_norm gated_attention reserved",
+        "f64 rotary_factor rotary_context rotary_low rotary_high rotary_magnitude")
 
 
 class DatasetOptions(Options):

@@ -123,6 +123,20 @@ pub struct TransformerOptions {
     pub dropout_attention: f64,
     pub dropout_sublayer: f64,
     pub dropout_activation: f64,
+    pub position_buckets: i64,
+    pub position_reach: i64,
+    pub rotated: i64,
+    pub rotary_pairing: i32,
+    pub rotary_scaling: i32,
+    pub scaled_scores: i32,
+    pub query_key_norm: i32,
+    pub gated_attention: i32,
+    pub reserved: i32,
+    pub rotary_factor: f64,
+    pub rotary_context: f64,
+    pub rotary_low: f64,
+    pub rotary_high: f64,
+    pub rotary_magnitude: f64,
 }
 
 #[repr(C)]

@@ -1,0 +1,177 @@
+/* attn-bench attention: forward and backward of attention by mask and length: time, memory beyond what the caller holds, slope. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bench.h"
+#include "bench_attention.h"
+
+typedef struct problem {
+    attn_context *ctx;
+    attn_tape *tape;
+    attn_mask *mask;
+    attn_tensor *in[3], *gradient[3], *output, *d_output;
+} problem;
+
+static attn_tensor *filled(attn_context *ctx, int64_t n, int64_t heads, int64_t size, uint64_t seed)
+{
+    attn_tensor *t;
+    const int64_t shape[3] = {n, heads, size};
+    bench_fail(ctx, attn_tensor_create(ctx, ATTN_FLOAT32, 3, shape, &t), "tensor");
+    float *x = attn_tensor_data(t);
+    for (int64_t i = 0; i < n * heads * size; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        x[i] = (float)(seed >> 40) / 8388608.0f - 1;
+    }
+    return t;
+}
+
+static attn_mask *join(attn_context *ctx, attn_mask *a, attn_mask *b, int both)
+{
+    attn_mask *out;
+    bench_fail(ctx, (both ? attn_mask_intersection : attn_mask_union)(ctx, a, b, &out), "mask");
+    attn_mask_free(a);
+    attn_mask_free(b);
+    return out;
+}
+
+static attn_mask *full(attn_context *ctx)
+{
+    (void)ctx;
+    return NULL;
+}
+static attn_mask *causal(attn_context *ctx)
+{
+    attn_mask *out;
+    bench_fail(ctx, attn_mask_causal(ctx, ATTN_ALIGN_LAST, &out), "mask");
+    return out;
+}
+static attn_mask *window(attn_context *ctx)
+{
+    attn_mask *out;
+    bench_fail(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 511, 0, 1, &out), "mask");
+    return out;
+}
+static attn_mask *longformer(attn_context *ctx)
+{
+    attn_mask *near, *tokens;
+    const int64_t first[] = {0, 1};
+    bench_fail(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 256, 256, 1, &near), "mask");
+    bench_fail(ctx, attn_mask_global(ctx, ATTN_ALIGN_LAST, 2, first, &tokens), "mask");
+    return join(ctx, near, tokens, 0);
+}
+static attn_mask *bigbird(attn_context *ctx)
+{
+    attn_mask *blocks;
+    bench_fail(ctx, attn_mask_random(ctx, ATTN_ALIGN_LAST, 64, 3, 1, &blocks), "mask");
+    return join(ctx, longformer(ctx), blocks, 0);
+}
+static attn_mask *fixed(attn_context *ctx)
+{
+    attn_mask *out;
+    bench_fail(ctx, attn_mask_fixed(ctx, ATTN_ALIGN_LAST, ATTN_DERIVED, 8, 3, &out), "mask");
+    return out;
+}
+static attn_mask *logarithmic(attn_context *ctx)
+{
+    attn_mask *out;
+    bench_fail(ctx, attn_mask_logarithmic(ctx, ATTN_ALIGN_LAST, 0, &out), "mask");
+    return out;
+}
+/* a tenth of the blocks of 64 by 64 */
+static attn_mask *tenth(attn_context *ctx)
+{
+    attn_mask *out;
+    bench_fail(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, -1, -1, 1, &out), "mask");
+    attn_mask_free(out);
+    bench_fail(ctx, attn_mask_random(ctx, ATTN_ALIGN_LAST, 64, 6, 1, &out), "mask");
+    return out;
+}
+
+const bench_variant bench_variants[] = {
+    {"full", "n^2", full, 65536},
+    {"causal", "n^2 / 2", causal, 65536},
+    {"window", "512 n", window, 65536},
+    {"longformer", "515 n", longformer, 65536},
+    {"bigbird", "707 n", bigbird, 65536},
+    {"fixed", "n^1.5", fixed, 65536},
+    {"logarithmic", "n log n", logarithmic, 65536},
+    {"tenth", "384 n", tenth, 65536},
+    {NULL, NULL, NULL, 0},
+};
+
+static void step(problem *p)
+{
+    bench_fail(p->ctx, attn_tape_begin(p->ctx, p->tape, NULL), "tape");
+    for (int i = 0; i < 3; i++) bench_fail(p->ctx, attn_tape_watch(p->ctx, p->tape, p->in[i], p->gradient[i]), "watch");
+    bench_fail(p->ctx, attn_dot_product_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], NULL, NULL, p->mask, NULL, p->output),
+               "forward");
+    const attn_tensor *outputs[] = {p->output}, *seeds[] = {p->d_output};
+    bench_fail(p->ctx, attn_tape_backward(p->ctx, p->tape, 1, outputs, seeds, 0, NULL), "backward");
+}
+
+static int64_t resident(void)
+{
+    char line[256];
+    long long kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
+    if (status != NULL) fclose(status);
+    return (int64_t)kib * 1024;
+}
+
+bench_point bench_attention_point(const bench_attention_run *run, const bench_variant *variant, int64_t n)
+{
+    problem p = {0};
+    attn_context_options o;
+    attn_memory_report m = {.struct_size = sizeof m};
+    bench_point out = {.n = n};
+    cpu_set_t before;
+    int32_t threads;
+    attn_context_options_init(&o, sizeof o);
+    if (run->threads > 0) o.threads = run->threads;
+    bench_fail(NULL, attn_context_create(&o, &p.ctx), "context");
+    attn_context_threads(p.ctx, &threads);
+    bench_pin(p.ctx, threads, &before);
+    for (int i = 0; i < 3; i++) {
+        p.in[i] = filled(p.ctx, n, run->heads, run->size, (uint64_t)i + 1);
+        p.gradient[i] = filled(p.ctx, n, run->heads, run->size, 7);
+    }
+    p.output = filled(p.ctx, n, run->heads, run->size, 8);
+    p.d_output = filled(p.ctx, n, run->heads, run->size, 9);
+    p.mask = variant->make(p.ctx);
+    bench_fail(p.ctx, attn_tape_create(p.ctx, &p.tape), "tape");
+    bench_fail(p.ctx, attn_context_reset_peak(p.ctx), "memory");
+    bench_fail(p.ctx, attn_context_memory(p.ctx, &m), "memory");
+    int64_t held = m.live, process = resident();
+    double times[64];
+    int64_t rounds = 0;
+    for (double spent = 0; rounds < 3 || (spent < run->seconds && rounds < 64); rounds++) {
+        double start = bench_seconds();
+        step(&p);
+        times[rounds] = bench_seconds() - start;
+        spent += times[rounds];
+        if (times[rounds] > run->seconds) {
+            rounds++;
+            break;
+        }
+    }
+    out.seconds = bench_median(times, rounds);
+    bench_fail(p.ctx, attn_context_memory(p.ctx, &m), "memory");
+    out.bytes = m.peak - held;
+    out.process_bytes = resident() - process;
+    attn_layout *layout;
+    const attn_segment whole = {0, n, 0, 0};
+    bench_fail(p.ctx, attn_layout_create(p.ctx, 1, &layout), "layout");
+    bench_fail(p.ctx, attn_layout_set(p.ctx, layout, 1, &whole), "layout");
+    bench_fail(p.ctx, attn_mask_pairs(p.ctx, p.mask, 1, layout, layout, &out.seen, &out.listed), "pairs");
+    attn_layout_free(layout);
+    for (int i = 0; i < 3; i++) attn_tensor_free(p.in[i]), attn_tensor_free(p.gradient[i]);
+    attn_tensor_free(p.output), attn_tensor_free(p.d_output);
+    attn_mask_free(p.mask);
+    attn_tape_free(p.tape);
+    attn_context_free(p.ctx);
+    sched_setaffinity(0, sizeof before, &before);
+    return out;
+}

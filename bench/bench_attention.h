@@ -1,0 +1,31 @@
+#ifndef ATTN_BENCH_BENCH_ATTENTION_H
+#define ATTN_BENCH_BENCH_ATTENTION_H
+#include "bench.h"
+
+typedef struct bench_variant {
+    const char *name, *pairs; /* the monograph's number of pairs */
+    attn_mask *(*make)(attn_context *ctx);
+    int64_t longest;
+} bench_variant;
+extern const bench_variant bench_variants[]; /* ends with a NULL name */
+
+typedef struct bench_point {
+    int64_t n, bytes, process_bytes, seen, listed;
+    double seconds;
+} bench_point;
+
+typedef struct bench_attention_run {
+    int64_t heads, size;
+    int32_t threads;
+    double seconds; /* to spend on a point */
+} bench_attention_run;
+
+/* forward and backward at length n; bytes: most that the context held beyond inputs, outputs and their gradients; process_bytes: by which the
+   most that the process ever had grew */
+bench_point bench_attention_point(const bench_attention_run *run, const bench_variant *variant, int64_t n);
+
+/* lines on two logarithmic axes; points [variants, lengths], n 0: none. 0 when the file was written. */
+int bench_attention_draw(const char *path, int64_t variants, int64_t lengths, const char *const *names, const char *const *formulas,
+                         const bench_point *points);
+int bench_attention(int argc, char **argv);
+#endif
