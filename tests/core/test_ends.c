@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include "core/memory.h"
@@ -58,6 +59,14 @@ static int threads_of_process(void)
     return count;
 }
 
+/* a thread that was joined may stand in the list a moment longer */
+static void expect_threads(int expected)
+{
+    int count = threads_of_process();
+    for (int tries = 0; tries < 2000 && count != expected; tries++, count = threads_of_process()) usleep(1000);
+    assert_int_equal(count, expected);
+}
+
 static void tile(void *job, int64_t index, int32_t worker)
 {
     (void)worker;
@@ -66,19 +75,21 @@ static void tile(void *job, int64_t index, int32_t worker)
 
 static void test_threads_end(void **state)
 {
-    int runs[8] = {0}, before = threads_of_process();
+    int runs[8] = {0}, before = 0;
     (void)state;
-    if (before < 0) skip(); /* no such folder here */
-    for (int round = 1; round <= 20; round++) {
+    if (threads_of_process() < 0) skip(); /* no such folder here */
+    for (int round = 0; round <= 20; round++) {
         attn__memory *memory = attn__memory_create(NULL, -1);
         attn__pool *pool = NULL;
         assert_int_equal(attn__pool_create(memory, 4, &pool), ATTN_OK);
-        assert_int_equal(threads_of_process(), before + attn__pool_threads(pool) - 1);
+        if (round > 0) expect_threads(before + attn__pool_threads(pool) - 1);
         assert_int_equal(attn__pool_run(pool, 8, tile, runs, NULL, NULL), 0);
         attn__pool_free(pool);
         attn__memory_release(memory);
-        assert_int_equal(threads_of_process(), before);
-        for (int i = 0; i < 8; i++) assert_int_equal(runs[i], round);
+        if (round == 0) usleep(10000);
+        if (round == 0) before = threads_of_process(); /* a sanitizer has a thread of its own since the first one began */
+        expect_threads(before);
+        for (int i = 0; i < 8; i++) assert_int_equal(runs[i], round + 1);
     }
 }
 
