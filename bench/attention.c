@@ -10,7 +10,8 @@ typedef struct problem {
     attn_context *ctx;
     attn_tape *tape;
     attn_mask *mask;
-    attn_tensor *in[3], *gradient[3], *output, *d_output;
+    attn_tensor *in[3], *gradient[3], *output, *d_output, *projection;
+    int32_t form;
 } problem;
 
 static attn_tensor *filled(attn_context *ctx, int64_t n, int64_t heads, int64_t size, uint64_t seed)
@@ -89,23 +90,48 @@ static attn_mask *tenth(attn_context *ctx)
 }
 
 const bench_variant bench_variants[] = {
-    {"full", "n^2", full, 65536},
-    {"causal", "n^2 / 2", causal, 65536},
-    {"window", "512 n", window, 65536},
-    {"longformer", "515 n", longformer, 65536},
-    {"bigbird", "707 n", bigbird, 65536},
-    {"fixed", "n^1.5", fixed, 65536},
-    {"logarithmic", "n log n", logarithmic, 65536},
-    {"tenth", "384 n", tenth, 65536},
-    {NULL, NULL, NULL, 0},
+    {"full", "n^2", full, 65536, ATTN_FORM_SOFTMAX},
+    {"causal", "n^2 / 2", causal, 65536, ATTN_FORM_SOFTMAX},
+    {"window", "512 n", window, 65536, ATTN_FORM_SOFTMAX},
+    {"longformer", "515 n", longformer, 65536, ATTN_FORM_SOFTMAX},
+    {"bigbird", "707 n", bigbird, 65536, ATTN_FORM_SOFTMAX},
+    {"fixed", "n^1.5", fixed, 65536, ATTN_FORM_SOFTMAX},
+    {"logarithmic", "n log n", logarithmic, 65536, ATTN_FORM_SOFTMAX},
+    {"tenth", "384 n", tenth, 65536, ATTN_FORM_SOFTMAX},
+    {"linear", "n", full, 65536, ATTN_FORM_LINEAR},
+    {"linear-causal", "n", causal, 65536, ATTN_FORM_LINEAR},
+    {"performer", "n", full, 65536, ATTN_FORM_PERFORMER},
+    {"performer-causal", "n", causal, 65536, ATTN_FORM_PERFORMER},
+    {"linformer", "256 n", full, 65536, ATTN_FORM_LINFORMER},
+    {NULL, NULL, NULL, 0, 0},
 };
+
+static void attend(problem *p)
+{
+    attn_linear_attention_options o;
+    if (p->form == ATTN_FORM_SOFTMAX) {
+        bench_fail(p->ctx, attn_dot_product_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], NULL, NULL, p->mask, NULL, p->output),
+                   "forward");
+        return;
+    }
+    if (p->form == ATTN_FORM_LINFORMER) {
+        bench_fail(
+            p->ctx,
+            attn_linformer_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], p->projection, NULL, NULL, NULL, NULL, NULL, p->output),
+            "forward");
+        return;
+    }
+    attn_linear_attention_options_init(&o, sizeof o);
+    o.map = p->form == ATTN_FORM_LINEAR ? ATTN_FEATURES_ELU : ATTN_FEATURES_POSITIVE;
+    o.causal = p->mask != NULL;
+    bench_fail(p->ctx, attn_linear_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], NULL, NULL, &o, p->output), "forward");
+}
 
 static void step(problem *p)
 {
     bench_fail(p->ctx, attn_tape_begin(p->ctx, p->tape, NULL), "tape");
     for (int i = 0; i < 3; i++) bench_fail(p->ctx, attn_tape_watch(p->ctx, p->tape, p->in[i], p->gradient[i]), "watch");
-    bench_fail(p->ctx, attn_dot_product_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], NULL, NULL, p->mask, NULL, p->output),
-               "forward");
+    attend(p);
     const attn_tensor *outputs[] = {p->output}, *seeds[] = {p->d_output};
     bench_fail(p->ctx, attn_tape_backward(p->ctx, p->tape, 1, outputs, seeds, 0, NULL), "backward");
 }
@@ -141,6 +167,13 @@ bench_point bench_attention_point(const bench_attention_run *run, const bench_va
     p.output = filled(p.ctx, n, run->heads, run->size, 8);
     p.d_output = filled(p.ctx, n, run->heads, run->size, 9);
     p.mask = variant->make(p.ctx);
+    p.form = variant->form;
+    if (p.form == ATTN_FORM_LINFORMER) {
+        const int64_t shape[2] = {256, n};
+        bench_fail(p.ctx, attn_tensor_create(p.ctx, ATTN_FLOAT32, 2, shape, &p.projection), "tensor");
+        float *e = attn_tensor_data(p.projection);
+        for (int64_t i = 0; i < 256 * n; i++) e[i] = (float)(i * 7919 % 1013) / 1013.0f / (float)n;
+    }
     bench_fail(p.ctx, attn_tape_create(p.ctx, &p.tape), "tape");
     bench_fail(p.ctx, attn_context_reset_peak(p.ctx), "memory");
     bench_fail(p.ctx, attn_context_memory(p.ctx, &m), "memory");
@@ -168,7 +201,7 @@ bench_point bench_attention_point(const bench_attention_run *run, const bench_va
     bench_fail(p.ctx, attn_mask_pairs(p.ctx, p.mask, 1, layout, layout, &out.seen, &out.listed), "pairs");
     attn_layout_free(layout);
     for (int i = 0; i < 3; i++) attn_tensor_free(p.in[i]), attn_tensor_free(p.gradient[i]);
-    attn_tensor_free(p.output), attn_tensor_free(p.d_output);
+    attn_tensor_free(p.output), attn_tensor_free(p.d_output), attn_tensor_free(p.projection);
     attn_mask_free(p.mask);
     attn_tape_free(p.tape);
     attn_context_free(p.ctx);

@@ -6,6 +6,7 @@ typedef struct bench_variant {
     const char *name, *pairs; /* the monograph's number of pairs */
     attn_mask *(*make)(attn_context *ctx);
     int64_t longest;
+    int32_t form; /* ATTN_FORM_* */
 } bench_variant;
 extern const bench_variant bench_variants[]; /* ends with a NULL name */
 
