@@ -43,6 +43,14 @@ attn_status attn__json_text(attn_context *ctx, const char *what, const json_t *j
     return ATTN_OK;
 }
 
+/* What the parser takes at most, with a string as long as the text: the old and the doubled buffer of a token, the string, and the values.
+   It looks at no failure while that buffer grows, and reads past its end then: it does not begin without having been able to have it all. */
+static int64_t need(int64_t bytes, int64_t values)
+{
+    enum { BUFFERS = 4, VALUE_BYTES = 128 };
+    return BUFFERS * bytes + VALUE_BYTES * values;
+}
+
 /* Does the parser get memory for a string of so many bytes? */
 static int has_memory(int64_t bytes)
 {
@@ -66,6 +74,7 @@ attn_status attn__json_parse(attn_context *ctx, const char *what, const char *te
     if (found > values)
         return attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: JSON of about %lld values, expected at most %lld", what, (long long)found,
                           (long long)values);
+    if (!has_memory(need(bytes, found))) return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, what);
     json_error_t error;
     size_t flags = JSON_REJECT_DUPLICATES | (nul ? JSON_ALLOW_NUL : 0);
     *out = json_loadb(text, (size_t)bytes, flags, &error);

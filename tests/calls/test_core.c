@@ -90,12 +90,34 @@ static void names(void **state)
     (void)state;
     NOTED(attn_status_name);
     for (int32_t status = -100; status <= 100; status++) assert_true(attn_status_name(status)[0] != 0);
+    static const int32_t codes[] = {ATTN_OK,
+                                    ATTN_ERROR_INVALID_ARGUMENT,
+                                    ATTN_ERROR_SHAPE,
+                                    ATTN_ERROR_DTYPE,
+                                    ATTN_ERROR_TOO_LARGE,
+                                    ATTN_ERROR_UNSUPPORTED,
+                                    ATTN_ERROR_BAD_STATE,
+                                    ATTN_ERROR_OUT_OF_MEMORY,
+                                    ATTN_ERROR_MEMORY_CAP,
+                                    ATTN_ERROR_FULL,
+                                    ATTN_ERROR_IO,
+                                    ATTN_ERROR_BAD_FILE,
+                                    ATTN_ERROR_MISMATCH,
+                                    ATTN_ERROR_END_OF_DATA,
+                                    ATTN_ERROR_CANCELLED,
+                                    ATTN_ERROR_BLAS,
+                                    ATTN_ERROR_NOT_FINITE};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) { /* each has a name, and another one */
+        assert_string_not_equal(attn_status_name(codes[i]), "unknown status");
+        for (size_t j = 0; j < i; j++) assert_string_not_equal(attn_status_name(codes[i]), attn_status_name(codes[j]));
+    }
     assert_string_equal(attn_status_name(INT32_MIN), "unknown status");
     assert_string_equal(attn_status_name(INT32_MAX), "unknown status");
     NOTED(attn_version);
     assert_true(attn_version()[0] != 0);
     NOTED(attn_build_info);
-    assert_true(attn_build_info()[0] != 0);
+    const char *blas = strstr(attn_build_info(), "; BLAS: ");
+    assert_true(strstr(attn_build_info(), attn_version()) != NULL && blas != NULL && blas[8] != 0);
 }
 
 THUNK(create_context, attn_context_create(a[0].p, a[1].p))

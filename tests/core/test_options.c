@@ -5,7 +5,7 @@
 
 #include <string.h>
 #include <cmocka.h>
-#include "core/context.h"
+#include "core/options.h"
 
 /* One struct in the three versions a caller may have been compiled with. */
 typedef struct {
@@ -131,13 +131,46 @@ static void test_report(void **state)
     assert_int_equal(old.a, 77);
 }
 
+/* which ends belong to a range, and how far the table reaches */
+static void test_ranges(void **state)
+{
+    (void)state;
+    typedef struct {
+        uint64_t struct_size;
+        int64_t count;
+        double open, half, any;
+    } ranged;
+    static const attn__field fields[] = {ATTN__INT64(ranged, count, ATTN__DERIVED, 1, 8),
+                                         ATTN__REAL(ranged, open, ATTN__ABOVE, 0, HUGE_VAL), ATTN__REAL(ranged, half, ATTN__BELOW, 0, 1),
+                                         ATTN__REAL(ranged, any, 0, -HUGE_VAL, HUGE_VAL)};
+    const struct {
+        ranged at;
+        const char *text; /* NULL: fine */
+    } cases[] = {
+        {{0, 1, 1e-300, 0, -1e300}, NULL},
+        {{0, 8, 1e300, 0.5, 1e300}, NULL},
+        {{0, -1, 1, 0, 0}, NULL},
+        {{0, 0, 1, 0, 0}, "it.count: got 0, expected 1 to 8, or -1"},
+        {{0, 9, 1, 0, 0}, "it.count: got 9"},
+        {{0, -2, 1, 0, 0}, "it.count: got -2"},
+        {{0, 1, 0, 0, 0}, "it.open: got 0"},
+        {{0, 1, HUGE_VAL, 0, 0}, "it.open: got inf, expected a finite number"},
+        {{0, 1, 1, 1, 0}, "it.half: got 1, expected 0 to below 1"},
+        {{0, 1, 1, NAN, 0}, "it.half: got "},
+        {{0, 1, 1, 0, -HUGE_VAL}, "it.any: got -inf, expected a finite number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_status status = ATTN__CHECK(ctx, "it", &cases[i].at, fields);
+        assert_int_equal(status, cases[i].text != NULL ? ATTN_ERROR_INVALID_ARGUMENT : ATTN_OK);
+        if (status != ATTN_OK && strstr(ctx->error, cases[i].text) == NULL) fail_msg("got \"%s\"", ctx->error);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_init),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_read_refuses),
-        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_init),   cmocka_unit_test(test_read),   cmocka_unit_test(test_read_refuses),
+        cmocka_unit_test(test_report), cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, create, destroy);
 }

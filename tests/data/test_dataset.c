@@ -33,7 +33,7 @@ static int teardown(void **state)
 {
     (void)state;
     attn_context_free(ctx);
-    return counted.live_pointers != 0 || counted.wrong != 0;
+    return 0;
 }
 
 static attn_dataset_options options_of(int32_t order, int64_t context, int64_t batch)
@@ -312,5 +312,6 @@ int main(void)
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_bad_arguments),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    return failed + (counted.live_pointers != 0 || counted.wrong != 0); /* a teardown that fails is not counted */
 }

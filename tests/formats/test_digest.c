@@ -13,6 +13,8 @@
 /* The digest that a checkpoint carries: any bit that flips in the file is noticed when it is opened or verified. */
 static const char PATH[] = "formats_digest.safetensors", KEY[] = "attn.digest";
 enum { MOST = 4096 };
+#define SUM_TENSOR UINT64_C(0xa5ec6575f97ea268)
+#define SUM_METADATA UINT64_C(0xd1a6c693719ded75)
 
 static uint64_t digest_of(const unsigned char *data, int64_t bytes, int64_t piece)
 {
@@ -103,6 +105,53 @@ static void test_every_flipped_bit(void **state)
     attn_context_free(ctx);
 }
 
+/* what is named is told apart, and the numbers are those of files that were sealed before */
+static void test_heads(void **state)
+{
+    (void)state;
+    assert_true(attn__digest_metadata("ab", "c") != attn__digest_metadata("a", "bc"));
+    const struct {
+        const char *name;
+        int32_t dtype, rank;
+        int64_t shape[2];
+    } heads[] = {{"a", ATTN_FLOAT32, 2, {2, 3}},
+                 {"a", ATTN_FLOAT32, 2, {2, 4}},
+                 {"a", ATTN_INT32, 2, {2, 3}},
+                 {"a", ATTN_FLOAT32, 1, {2, 3}},
+                 {"b", ATTN_FLOAT32, 2, {2, 3}}};
+    uint64_t sums[5];
+    for (int i = 0; i < 5; i++) {
+        attn__digest digest;
+        attn__digest_tensor(&digest, heads[i].name, heads[i].dtype, heads[i].rank, heads[i].shape);
+        sums[i] = attn__digest_end(&digest);
+        for (int j = 0; j < i; j++) assert_true(sums[i] != sums[j]);
+    }
+    if (*(const unsigned char *)&(const uint16_t){1} != 1) return; /* the numbers are for the little end first */
+    if (sums[0] != SUM_TENSOR || attn__digest_metadata("ab", "c") != SUM_METADATA)
+        fail_msg("got %016llx, %016llx", (unsigned long long)sums[0], (unsigned long long)attn__digest_metadata("ab", "c"));
+}
+
+/* more than is read at once */
+static void test_long_tensor(void **state)
+{
+    (void)state;
+    enum { BYTES = 300000 };
+    test_allocator allocator = {0};
+    attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
+    attn__writer *writer;
+    static unsigned char bytes[BYTES];
+    for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i / 251 + i);
+    OK(ctx, attn__writer_create(ctx, &writer));
+    OK(ctx, attn__writer_tensor(ctx, writer, "long", ATTN_UINT8, 1, (const int64_t[]){BYTES}, bytes));
+    OK(ctx, attn__writer_seal(ctx, writer, KEY));
+    OK(ctx, attn__file_write(ctx, writer, PATH));
+    attn__writer_free(writer);
+    OK(ctx, open_and_verify(ctx));
+    assert_int_equal(unlink(PATH), 0);
+    attn_context_free(ctx);
+    assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
+}
+
 /* files from before, or of other makers */
 static void test_without_digest(void **state)
 {
@@ -110,13 +159,19 @@ static void test_without_digest(void **state)
     attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
     write_file(ctx, 0);
     OK(ctx, open_and_verify(ctx));
+    attn__writer *writer; /* an empty one is not the beginning of the right one */
+    OK(ctx, attn__writer_create(ctx, &writer));
+    OK(ctx, attn__writer_metadata(ctx, writer, KEY, ""));
+    OK(ctx, attn__file_write(ctx, writer, PATH));
+    attn__writer_free(writer);
+    assert_int_equal(open_and_verify(ctx), ATTN_ERROR_BAD_FILE);
     assert_int_equal(unlink(PATH), 0);
     attn_context_free(ctx);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_every_flipped_bit),
-                                       cmocka_unit_test(test_without_digest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_heads), cmocka_unit_test(test_long_tensor),
+                                       cmocka_unit_test(test_every_flipped_bit), cmocka_unit_test(test_without_digest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,19 @@ static void test_select(void **state)
     attn_context_free(ctx);
 }
 
+/* the tables for this machine come first, at most three, and nothing after them */
+static void test_tables(void **state)
+{
+    int count = 0;
+    (void)state;
+    assert_null(attn__kernels_blas(-1));
+    while (count < 3 && attn__kernels_blas(count) != NULL) assert_int_equal(attn__kernels_blas(count++)->dtype, ATTN_FLOAT32);
+    assert_true(count >= 1);
+    for (int index = count; index < 5; index++) assert_null(attn__kernels_blas(index));
+    assert_int_equal(attn__kernels_reference_float32.dtype, ATTN_FLOAT32);
+    assert_int_equal(attn__kernels_reference_float64.dtype, ATTN_FLOAT64);
+}
+
 /* no entry is missing from any table */
 static void test_complete(void **state)
 {
@@ -118,6 +131,7 @@ static void test_counts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_select), cmocka_unit_test(test_complete), cmocka_unit_test(test_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_select), cmocka_unit_test(test_tables), cmocka_unit_test(test_complete),
+                                       cmocka_unit_test(test_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,8 @@ static void test_errors(void **state)
     FAILS(ctx, attn_decoder_forward(ctx, alone.decoder, NULL, x, memory, s.layout, s.memory_layout, NULL, NULL, y),
           ATTN_ERROR_INVALID_ARGUMENT, "memory");
     OK(ctx, attn_decoder_forward(ctx, alone.decoder, NULL, x, NULL, s.layout, NULL, NULL, NULL, y));
+    FAILS(ctx, attn_decoder_forward(ctx, alone.decoder, NULL, x, NULL, s.layout, NULL, NULL, (const attn_mask *)(const void *)ctx, y),
+          ATTN_ERROR_INVALID_ARGUMENT, "memory_mask");
     o.decoder_heads = 4; /* 6 columns are not 4 heads: those of the encoder's size are taken, 4 */
     OK(ctx, attn_decoder_create(ctx, &o, &none));
     attn_decoder_free(none);
@@ -175,9 +177,60 @@ static void test_errors(void **state)
     attn_context_free(ctx);
 }
 
+/* a mask of the memory has rows for the queries and columns for the memory */
+static void test_boolean_memory_mask(void **state)
+{
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_transformer_options o = options_of(1, ATTN_FLOAT32);
+    static const int64_t other_lengths[SEGMENTS] = {1, 0, 1, 5}, fits[4] = {1, 1, 4, 5}, turned[4] = {1, 1, 5, 4};
+    scene s;
+    open_scene(ctx, &o, &s);
+    OK(ctx, attn_layout_set_lengths(ctx, s.memory_layout, SEGMENTS, other_lengths, 0));
+    attn_tensor *x = model_tensor(ctx, ATTN_FLOAT32, ROWS, WIDTH), *y = model_tensor(ctx, ATTN_FLOAT32, ROWS, WIDTH),
+                *memory = model_tensor(ctx, ATTN_FLOAT32, MEMORY, MEMORY_WIDTH), *seen[2] = {NULL, NULL};
+    OK(ctx, attn_tensor_create(ctx, ATTN_UINT8, 4, fits, &seen[0]));
+    OK(ctx, attn_tensor_create(ctx, ATTN_UINT8, 4, turned, &seen[1]));
+    OK(ctx, attn_mask_boolean(ctx, seen[0], &s.memory_mask));
+    OK(ctx, attn_mask_boolean(ctx, seen[1], &s.mask));
+    OK(ctx, attn_decoder_forward(ctx, s.decoder, NULL, x, memory, s.layout, s.memory_layout, NULL, s.memory_mask, y));
+    FAILS(ctx, attn_decoder_forward(ctx, s.decoder, NULL, x, memory, s.layout, s.memory_layout, NULL, s.mask, y), ATTN_ERROR_SHAPE,
+          "memory_mask");
+    attn_tensor *const tensors[] = {x, y, memory, seen[0], seen[1]};
+    for (int i = 0; i < 5; i++) attn_tensor_free(tensors[i]);
+    close_scene(&s);
+    attn_context_free(ctx);
+}
+
+/* vocabularies are nothing to a stack, and all that it took is given back as it was taken */
+static void test_own_stack(void **state)
+{
+    (void)state;
+    test_allocator allocator = {0};
+    attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
+    attn_transformer_options o = options_of(1, ATTN_FLOAT32);
+    attn_decoder *decoder = NULL;
+    attn_encoder *encoder = NULL;
+    attn_mask *mask = NULL;
+    o.source_vocabulary = -7;
+    o.target_vocabulary = -7;
+    o.tie = -7;
+    OK(ctx, attn_decoder_create(ctx, &o, &decoder));
+    OK(ctx, attn_encoder_create(ctx, &o, &encoder));
+    OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_LAST, &mask));
+    OK(ctx, attn_decoder_set_mask(ctx, decoder, 1, mask));
+    OK(ctx, attn_encoder_set_mask(ctx, encoder, 0, mask));
+    attn_mask_free(mask);
+    attn_decoder_free(decoder);
+    attn_encoder_free(encoder);
+    attn_context_free(ctx);
+    assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients_of_inputs), cmocka_unit_test(test_what_is_seen),
-                                       cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_errors), cmocka_unit_test(test_boolean_memory_mask),
+                                       cmocka_unit_test(test_own_stack)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

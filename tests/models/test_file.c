@@ -70,6 +70,26 @@ static void test_metadata(void **state)
     attn_transformer_free(model);
 }
 
+static void test_metadata_memory(void **state)
+{
+    (void)state;
+    const char *const keys[2] = {"ab", "a"}, *const values[2] = {"of ab", "of a"}; /* the beginning of a key is not the key */
+    test_allocator allocator = {0};
+    attn_context *counted = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
+    attn_transformer_options o = model_options(0, 1);
+    attn_transformer *model = model_create(counted, &o), *again = NULL;
+    for (int turn = 0; turn < 2; turn++) {
+        const char *const turned[2] = {keys[turn], keys[!turn]}, *const texts[2] = {values[turn], values[!turn]};
+        OK(counted, attn_transformer_save(counted, model, 2, turned, texts, PATH));
+        OK(counted, attn_transformer_load(counted, PATH, NULL, &again));
+        for (int i = 0; i < 2; i++) assert_string_equal(attn_transformer_metadata(again, keys[i]), values[i]);
+        attn_transformer_free(again);
+    }
+    attn_transformer_free(model);
+    attn_context_free(counted);
+    assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
+}
+
 static void test_dtype(void **state)
 {
     (void)state;
@@ -247,7 +267,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_metadata), cmocka_unit_test(test_dtype),
-                                       cmocka_unit_test(test_strict), cmocka_unit_test(test_broken_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_metadata),
+                                       cmocka_unit_test(test_metadata_memory), cmocka_unit_test(test_dtype),
+                                       cmocka_unit_test(test_strict),          cmocka_unit_test(test_broken_files)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,6 +129,36 @@ static void test_creation(void **state)
     }
 }
 
+/* what no count of parameters shows */
+static void test_values(void **state)
+{
+    (void)state;
+    const attn_transformer_options base = preset("transformer-base"), big = preset("transformer-big"), gpt2 = preset("gpt2-medium"),
+                                   bert = preset("bert-base"), t5 = preset("t5-small"), llama = preset("llama-7b"),
+                                   palm = preset("palm-8b"), vit = preset("vit-base");
+    assert_true(base.embedding_scale == sqrt(512) && big.embedding_scale == 32); /* 3.4: square roots of the width */
+    assert_true(base.dropout_embedding == 0.1 && base.dropout_attention == 0.1 && base.dropout_sublayer == 0.1);
+    assert_true(big.dropout_embedding == 0.3 && big.dropout_attention == 0.1 && big.dropout_sublayer == 0.3); /* table 3 */
+    assert_true(t5.dropout_embedding == 0.1 && t5.dropout_sublayer == 0.1 && t5.dropout_activation == 0.1 && t5.scaled_scores == 0);
+    assert_true(gpt2.norm_epsilon == 1e-5 && bert.norm_epsilon == 1e-12);
+    assert_true(gpt2.context == 1024 && bert.context == 512 && llama.context == 2048 && palm.context == 2048 && vit.context == 197);
+    assert_true(palm.parallel_block == 1 && llama.parallel_block == 0 && palm.key_heads == 1);
+    assert_true(llama.dropout_embedding == 0 && llama.dropout_attention == 0 && llama.dropout_sublayer == 0);
+}
+
+/* an older caller's struct is filled to its end, and no further */
+static void test_older_caller(void **state)
+{
+    (void)state;
+    attn_transformer_options o, whole = preset("gpt2");
+    enum { OLDER = sizeof o - 16 };
+    memset(&o, 0xA5, sizeof o);
+    OK(ctx, attn_transformer_preset(ctx, "gpt2", &o, OLDER));
+    assert_int_equal(o.struct_size, OLDER);
+    assert_memory_equal((const char *)&o + sizeof o.struct_size, (const char *)&whole + sizeof o.struct_size, OLDER - sizeof o.struct_size);
+    for (size_t at = OLDER; at < sizeof o; at++) assert_int_equal(((const unsigned char *)&o)[at], 0xA5);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -159,7 +190,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_all), cmocka_unit_test(test_creation),
-                                       cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_all),          cmocka_unit_test(test_creation),
+                                       cmocka_unit_test(test_values), cmocka_unit_test(test_older_caller), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-"""Reads the lists of mutants and holds them against the source: every old text is there, every entry and every backward has its mutants."""
+"""Reads the lists of mutants and holds them against the source: every old text is there, every source, entry and backward has its mutants."""
 import os
 import re
 
@@ -7,6 +7,7 @@ NOTHING_TO_BREAK = {("reference", "attention_room")}  # the reference needs no r
 TABLE_HEADER = "src/kernels/kernels.h"
 FIELD = re.compile(r"^    (?:attn_status|int64_t) \(\*(\w+)\)\(", re.M)
 BACKWARD = re.compile(r"^static attn_status (\w+)\(attn_context \*ctx, attn_tape \*tape, attn__record \*record\)\n\{(.*?)^\}", re.M | re.S)
+BODY = re.compile(r"\)\n\{\n", re.M)  # of a function
 DIRECTIVES = {"file", "entry", "tests", "through"}
 
 
@@ -116,8 +117,24 @@ def check_backwards(source, mutants):
     return problems + ([] if count else ["src/autograd: no backward was found: their form has changed"]), count
 
 
+def check_sources(source, mutants):
+    """Every source outside src/cli with a function in it has a mutant."""
+    named, problems, count = {m.file for m in mutants}, [], 0
+    for folder, _, files in sorted(os.walk(os.path.join(source, "src"))):
+        for name in sorted(files):
+            path = os.path.relpath(os.path.join(folder, name), source).replace(os.sep, "/")
+            if not name.endswith(".c") or path.startswith("src/cli/"):
+                continue
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                bodies = BODY.search(file.read()) is not None
+            count += bodies
+            if bodies and path not in named:
+                problems.append(f"{path}: no mutant at all")
+    return problems + ([] if count > 50 else [f"src: found {count} sources with functions only: their form has changed"]), count
+
+
 def check(source, folder):
-    """All mutants, all complaints, and how many entries and backwards there are."""
+    """All mutants, all complaints, and how many sources, entries and backwards there are."""
     mutants, problems = read_lists(folder)
     for mutant in mutants:
         complaint = mutant.locate(source)
@@ -126,4 +143,6 @@ def check(source, folder):
     wrong, entries = check_entries(source, mutants)
     problems += wrong
     wrong, backwards = check_backwards(source, mutants)
-    return mutants, problems + wrong, entries, backwards
+    problems += wrong
+    wrong, sources = check_sources(source, mutants)
+    return mutants, problems + wrong, (sources, entries, backwards)

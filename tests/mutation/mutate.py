@@ -225,10 +225,10 @@ def main():
         if report:
             print(line, file=report, flush=True)
 
-    everything, problems, entries, backwards = lists.check(args.source, os.path.join(here, "mutants"))
+    everything, problems, counts = lists.check(args.source, os.path.join(here, "mutants"))
     known = set(unit_tests(args.source))
     problems += [f"{m.where}: there is no test {t}" for m in everything for t in m.tests if t not in known]
-    say(f"{len(everything)} mutants in the lists, for {entries} entries of the kernel table and {backwards} backwards")
+    say(f"{len(everything)} mutants in the lists, for {counts[0]} sources, {counts[1]} entries of the kernel table and {counts[2]} backwards")
     for problem in problems:
         say(problem)
     if problems:

@@ -1,6 +1,7 @@
 #include <pthread.h>
 
 #include "fixture.h"
+#include "tensor/convert.h"
 #include "tensor/tensor.h"
 
 static void test_create_is_dense_zero_and_aligned(void **state)
@@ -68,6 +69,25 @@ static void test_bad_types_and_shapes(void **state)
     f->fail_at = f->calls;
     assert_int_equal(attn_tensor_create(ctx, ATTN_FLOAT32, 1, fits, &out), ATTN_ERROR_OUT_OF_MEMORY);
     assert_null(out);
+}
+
+/* also of the types that no tensor has but a file may */
+static void test_types(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t dtype;
+        int64_t bytes;
+        const char *name;
+    } types[] = {{ATTN_FLOAT32, 4, "float32"}, {ATTN_FLOAT64, 8, "float64"},
+                 {ATTN_INT32, 4, "int32"},     {ATTN_INT64, 8, "int64"},
+                 {ATTN_FLOAT16, 2, "float16"}, {ATTN_BFLOAT16, 2, "bfloat16"},
+                 {ATTN_UINT8, 1, "uint8"},     {0, 0, "unknown"},
+                 {-1, 0, "unknown"},           {8, 0, "unknown"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        assert_int_equal(attn__dtype_bytes(types[i].dtype), types[i].bytes);
+        assert_string_equal(attn__dtype_name(types[i].dtype), types[i].name);
+    }
 }
 
 typedef struct stride_case {
@@ -141,8 +161,28 @@ static void test_wrap_and_rebind(void **state)
     EXPECT_FAILS(ctx, attn_tensor_wrap(ctx, ATTN_FLOAT32, 2, first, NULL, NULL, &out), ATTN_ERROR_INVALID_ARGUMENT, "data: got NULL");
     EXPECT_FAILS(ctx, attn_tensor_wrap(ctx, ATTN_FLOAT32, 2, first, NULL, a, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
     assert_null(out);
+    EXPECT_FAILS(ctx, attn_tensor_wrap(ctx, ATTN_UINT8, 1, (const int64_t[]){2}, (const int64_t[]){INT64_MAX}, a, &out),
+                 ATTN_ERROR_TOO_LARGE, "strides"); /* one element more than 63 bits count, of one byte each */
     attn_tensor_free(wrapped);
     attn_tensor_free(owned);
+}
+
+static void test_convert(void **state)
+{
+    (void)state;
+    const float single[3] = {1.5F, -2, 3e38F};
+    const double exact[3] = {1.5, -2, 3e38F}, finer[3] = {1.1, -0.0, 1 + 0x1p-25};
+    static const int32_t types[] = {ATTN_FLOAT32, ATTN_FLOAT64};
+    for (int from = 0; from < 2; from++)
+        for (int to = 0; to < 2; to++) {
+            double out[4] = {9, 9, 9, 9}; /* room for either, one more stays */
+            attn__convert(from ? (const void *)exact : single, types[from], out, types[to], 3);
+            assert_memory_equal(out, to ? (const void *)exact : single, to ? sizeof exact : sizeof single);
+            assert_true(out[3] == 9);
+        }
+    float rounded[4] = {9, 9, 9, 9};
+    attn__convert(finer, ATTN_FLOAT64, rounded, ATTN_FLOAT32, 3);
+    assert_true(rounded[0] == 1.1F && rounded[1] == 0 && rounded[2] == 1 && rounded[3] == 9);
 }
 
 static void *free_one(void *tensor)
@@ -184,8 +224,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FIXTURE_TEST(test_create_is_dense_zero_and_aligned),
         FIXTURE_TEST(test_bad_types_and_shapes),
+        cmocka_unit_test(test_types),
         FIXTURE_TEST(test_strides),
         FIXTURE_TEST(test_wrap_and_rebind),
+        cmocka_unit_test(test_convert),
         FIXTURE_TEST(test_freed_in_any_order_from_any_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
