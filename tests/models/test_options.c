@@ -122,6 +122,11 @@ static void test_struct_size(void **state)
     assert_int_equal(got.head_size, 4);
     assert_int_equal(got.feed_forward, 12);
     assert_int_equal(got.target_vocabulary, 11);
+    memset(&got, 0xA5, sizeof got); /* such a caller's struct is filled to its end */
+    got.struct_size = offsetof(attn_transformer_options, dtype);
+    OK(ctx, attn_transformer_get_options(ctx, model, &got));
+    assert_int_equal(got.width, 8);
+    assert_int_equal(*(const unsigned char *)&got.dtype, 0xA5);
     attn_transformer_free(model);
     o.struct_size = 12;
     FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_INVALID_ARGUMENT, "options");
@@ -212,9 +217,84 @@ static int teardown(void **state)
     return 0;
 }
 
+/* the first parameter of what the options describe: no memory is needed for sizes that nobody has */
+static attn_status describe(const attn_transformer_options *o)
+{
+    char name[160];
+    int32_t rank;
+    int64_t shape[4];
+    return attn_transformer_describe(ctx, o, 0, sizeof name, name, &rank, shape);
+}
+
+static void test_borders(void **state)
+{
+    (void)state;
+    attn_transformer_options o = model_options(1, 1), got = {.struct_size = sizeof got};
+    attn_transformer *model = NULL;
+    o.decoder_width = 12;
+    o.decoder_heads = 3; /* key heads as many as heads, 2: the decoder has as many as its own */
+    OK(ctx, attn_transformer_create(ctx, &o, &model));
+    OK(ctx, attn_transformer_get_options(ctx, model, &got));
+    assert_int_equal(got.decoder_feed_forward, 48); /* of its own width; of equal widths those of the encoder */
+    attn_transformer_free(model);
+    o = model_options(1, 1);
+    OK(ctx, attn_transformer_create(ctx, &o, &model));
+    OK(ctx, attn_transformer_get_options(ctx, model, &got));
+    assert_int_equal(got.decoder_feed_forward, 12);
+    attn_transformer_free(model);
+    for (int over = 0; over < 2; over++) {
+        const attn_status status = over ? ATTN_ERROR_TOO_LARGE : ATTN_OK;
+        o = model_options(1, 1);
+        o.heads = 1;
+        o.head_size = INT32_MAX / 3 + over; /* queries, keys and values are one product */
+        FAILS(ctx, describe(&o), status, over ? "head_size" : "");
+        o = model_options(1, 1);
+        o.decoder_feed_forward = INT32_MAX / 2 + over; /* as are both halves of a gated one */
+        FAILS(ctx, describe(&o), status, over ? "feed_forward" : "");
+    }
+    o = model_options(1, 0);
+    o.patch_values = 4;
+    o.source_vocabulary = 0;
+    o.target_vocabulary = 1; /* one class is one */
+    OK(ctx, describe(&o));
+    o.target_vocabulary = 0;
+    FAILS(ctx, describe(&o), ATTN_ERROR_INVALID_ARGUMENT, "options.target_vocabulary: got 0");
+    o.output_head = 0;
+    OK(ctx, describe(&o));
+}
+
+/* with an encoder and tables of their own, a tied output has the target's: a row that no token reads moves its own logit alone */
+static void test_tied_to_the_target(void **state)
+{
+    (void)state;
+    const int64_t length = 3;
+    attn_transformer_options o = model_options(1, 1);
+    o.tie = ATTN_TIE_OUTPUT;
+    attn_transformer *model = model_create(ctx, &o);
+    attn_parameters *p = attn_transformer_parameters(model);
+    attn_tensor *table = attn_parameters_tensor(p, attn_parameters_find(p, "target_embedding.weight")),
+                *logits[2] = {model_tensor(ctx, ATTN_FLOAT32, 3, 11), model_tensor(ctx, ATTN_FLOAT32, 3, 11)};
+    model_batch batch;
+    int64_t unread = 0;
+    model_batch_open(ctx, &batch, &o, 1, &length, &length, 1);
+    for (int64_t i = 0; i < 3; i++)
+        if ((int64_t)model_get(batch.target, i) == unread) unread++, i = -1;
+    for (int turn = 0; turn < 2; turn++) {
+        OK(ctx, attn_transformer_forward(ctx, model, NULL, &batch.batch, logits[turn]));
+        for (int64_t e = 0; e < 8; e++) model_set(table, unread * 8 + e, (double)(e * e) + 1);
+    }
+    for (int64_t e = 0; e < 33; e++) assert_int_equal(model_get(logits[0], e) != model_get(logits[1], e), e % 11 == unread);
+    model_batch_close(&batch);
+    attn_tensor_free(logits[0]);
+    attn_tensor_free(logits[1]);
+    attn_transformer_free(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_field),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tied_to_the_target),
+                                       cmocka_unit_test(test_borders),
+                                       cmocka_unit_test(test_every_field),
                                        cmocka_unit_test(test_table_covers_the_struct),
                                        cmocka_unit_test(test_combinations),
                                        cmocka_unit_test(test_struct_size),

@@ -104,7 +104,7 @@ static void test_bad_additions(void **state)
     assert_int_equal(attn_parameters_count(set), 1);
     for (int i = 0; i < 100; i++) { /* past the first capacity */
         snprintf(name, sizeof name, "p%d", i);
-        EXPECT_OK(ADD(name, 2, shape));
+        EXPECT_OK(ADD(name, i == 0 ? 4 : 2, shape));
     }
     attn_gradients *gradients;
     EXPECT_FAILS(ctx, attn_gradients_create(ctx, set, &gradients), ATTN_ERROR_BAD_STATE, "unfinished");

@@ -157,6 +157,36 @@ static void test_decay(void **state)
     close_bench(&b);
 }
 
+/* tables of embeddings are a group of their own; the bias of the output is a bias, and starts as zero */
+static void test_decay_of_a_model(void **state)
+{
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_transformer_options m = model_options(0, 1);
+    m.output_bias = 1;
+    for (int32_t spare = 0; spare < 8; spare++) {
+        attn_transformer *model = NULL;
+        bench b = {.ctx = ctx, .report = {.struct_size = sizeof b.report}};
+        attn_optimizer_options o = recipe(ATTN_OPTIMIZER_ADAMW);
+        o.weight_decay = 0.1;
+        o.no_decay = spare;
+        OK(ctx, attn_transformer_create(ctx, &m, &model));
+        b.parameters = attn_transformer_parameters(model);
+        assert_true(value_of(&b, "output.bias") == 0 && value_of(&b, "output.weight") != 0);
+        OK(ctx, attn_gradients_create(ctx, b.parameters, &b.gradients));
+        OK(ctx, attn_optimizer_create(ctx, b.parameters, &o, &b.optimizer));
+        set_all(&b, 1, 0);
+        step(&b, 1);
+        expect_near(&b, "output.weight", 0.99);
+        expect_near(&b, "output.bias", spare & ATTN_NO_DECAY_BIAS ? 1 : 0.99);
+        expect_near(&b, "target_embedding.weight", spare & ATTN_NO_DECAY_EMBEDDING ? 1 : 0.99);
+        attn_optimizer_free(b.optimizer);
+        attn_gradients_free(b.gradients);
+        attn_transformer_free(model);
+    }
+    attn_context_free(ctx);
+}
+
 static void test_clip(void **state)
 {
     (void)state;
@@ -227,6 +257,51 @@ static void test_frozen(void **state)
     close_bench(&b);
 }
 
+/* the defaults are those of the header; a rate of 0 is one, at the start and later; a refused one changes nothing */
+static void test_rates(void **state)
+{
+    (void)state;
+    attn_optimizer_options o;
+    assert_int_equal(attn_optimizer_options_init(&o, sizeof o), ATTN_OK);
+    assert_true(o.optimizer == ATTN_OPTIMIZER_ADAM && o.no_decay == 0 && o.rate == 1e-3 && o.beta1 == 0.9 && o.beta2 == 0.999);
+    assert_true(o.epsilon == 1e-8 && o.weight_decay == 0 && o.l2 == 0 && o.clip == 0);
+    bench b;
+    o.rate = 0;
+    open_bench(&b, ATTN_BACKEND_BLAS, &o);
+    assert_true(attn_optimizer_rate(b.optimizer) == 0);
+    OK(b.ctx, attn_optimizer_set_rate(b.ctx, b.optimizer, 0.5));
+    FAILS(b.ctx, attn_optimizer_set_rate(b.ctx, b.optimizer, INFINITY), ATTN_ERROR_INVALID_ARGUMENT, "rate");
+    FAILS(b.ctx, attn_optimizer_set_rate(b.ctx, b.optimizer, -1e-300), ATTN_ERROR_INVALID_ARGUMENT, "rate");
+    assert_true(attn_optimizer_rate(b.optimizer) == 0.5);
+    OK(b.ctx, attn_optimizer_set_rate(b.ctx, b.optimizer, 0));
+    assert_true(attn_optimizer_rate(b.optimizer) == 0);
+    close_bench(&b);
+}
+
+/* whichever of its pieces finds no memory, nothing stays behind */
+static void test_without_memory(void **state)
+{
+    (void)state;
+    test_allocator allocator = {.only_once = 1};
+    attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
+    attn_transformer_options m = model_options(1, 0);
+    attn_encoder *encoder = NULL;
+    attn_optimizer *made = NULL;
+    OK(ctx, attn_encoder_create(ctx, &m, &encoder));
+    const long long live = allocator.live_pointers;
+    for (int piece = 1; piece <= 3; piece++) {
+        allocator.fail_at = allocator.calls + piece;
+        FAILS(ctx, attn_optimizer_create(ctx, attn_encoder_parameters(encoder), NULL, &made), ATTN_ERROR_OUT_OF_MEMORY, "optimizer");
+        assert_null(made);
+        assert_int_equal(allocator.live_pointers, live);
+    }
+    OK(ctx, attn_optimizer_create(ctx, attn_encoder_parameters(encoder), NULL, &made));
+    attn_optimizer_free(made);
+    attn_encoder_free(encoder);
+    attn_context_free(ctx);
+    assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -271,7 +346,9 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),     cmocka_unit_test(test_decay),  cmocka_unit_test(test_clip),
-                                       cmocka_unit_test(test_not_finite), cmocka_unit_test(test_frozen), cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values), cmocka_unit_test(test_decay),          cmocka_unit_test(test_decay_of_a_model),
+        cmocka_unit_test(test_clip),   cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_rates),  cmocka_unit_test(test_without_memory), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
