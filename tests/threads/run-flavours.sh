@@ -72,12 +72,14 @@ train() {
     for threads in $train_threads limited; do
         out=$work/trained/$train_name.$threads
         rm -rf "$out"
-        command="env LD_LIBRARY_PATH=$work/lib/$train_name $* $build/attn train --data $work/text.txt --out $out --layers 1 --heads 2 --width 64
+        one=
+        # OpenBLAS with pthreads starts its threads when it is loaded, and ends a process that cannot; so it is told beforehand
+        [ "$threads" = limited ] && one="OPENBLAS_NUM_THREADS=1 BLIS_NUM_THREADS=1"
+        command="env LD_LIBRARY_PATH=$work/lib/$train_name $* $one $build/attn train --data $work/text.txt --out $out --layers 1 --heads 2 --width 64
             --feed-forward 130 --context 32 --batch 4 --dropout 0.1 --steps $train_steps"
         if [ "$threads" = limited ]; then
             [ -n "$limit" ] || continue
-            # OpenBLAS with pthreads starts its threads when it is loaded, and ends a process that cannot; so it is told beforehand
-            command="$limit env OPENBLAS_NUM_THREADS=1 BLIS_NUM_THREADS=1 $command --threads 4"
+            command="$limit $command --threads 4"
         else
             command="$command --threads $threads"
         fi
