@@ -1,5 +1,6 @@
 #include "attention_bias.h"
 #include <inttypes.h>
+#include "../core/options.h"
 
 enum { MOST_BIASES = 3, MOST_REACH = 1 << 20 };
 
@@ -10,14 +11,14 @@ attn_status attn_attention_bias_init(attn_attention_bias *bias, uint64_t size)
     return attn__options_init(bias, size, &defaults, sizeof defaults);
 }
 
+static const attn__field fields[] = {ATTN__INT32(attn_attention_bias, kind, ATTN_BIAS_LINEAR, ATTN_BIAS_PAIR),
+                                     ATTN__INT32(attn_attention_bias, both_sides, 0, 1),
+                                     ATTN__INT64(attn_attention_bias, reach, 0, 0, MOST_REACH)};
+
 static attn_status check_common(attn_context *ctx, const attn_attention_bias *b)
 {
-    if (b->kind < ATTN_BIAS_LINEAR || b->kind > ATTN_BIAS_PAIR)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bias.kind: got %" PRId32 ", expected ATTN_BIAS_LINEAR to _PAIR", b->kind);
-    if (b->both_sides != 0 && b->both_sides != 1)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bias.both_sides: got %" PRId32 ", expected 0 or 1", b->both_sides);
-    if (b->reach < 0 || b->reach > MOST_REACH)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bias.reach: got %" PRId64 ", expected 0 to %d", b->reach, MOST_REACH);
+    attn_status status = ATTN__CHECK(ctx, "bias", b, fields);
+    if (status != ATTN_OK) return status;
     if (b->kind != ATTN_BIAS_RELATIVE && b->kind != ATTN_BIAS_LINEAR && b->table == NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "bias.table: got NULL, expected an attn_tensor");
     if (b->kind == ATTN_BIAS_RELATIVE && b->table == NULL && b->values == NULL)

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <math.h>
+#include "../core/options.h"
 #include "linear_attention.h"
 
 static attn_status feature_map_back(attn_context *ctx, attn_tape *tape, attn__record *record)
@@ -46,6 +47,12 @@ static attn_status wrong(attn_context *ctx, const char *field, int64_t got, cons
     return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.%s: got %" PRId64 ", expected %s", field, got, expected);
 }
 
+static const attn__field fields[] = {ATTN__INT32(attn_linear_attention_options, map, ATTN_FEATURES_IDENTITY, ATTN_FEATURES_TRIGONOMETRIC),
+                                     ATTN__INT32(attn_linear_attention_options, causal, 0, 1),
+                                     ATTN__INT32(attn_linear_attention_options, independent, 0, 1),
+                                     ATTN__INT32(attn_linear_attention_options, derive_scale, 0, 1),
+                                     ATTN__INT64(attn_linear_attention_options, features, ATTN__DERIVED, 1, HUGE_VAL)};
+
 static int random_map(const attn_linear_attention_options *o)
 {
     return o->map == ATTN_FEATURES_POSITIVE || o->map == ATTN_FEATURES_TRIGONOMETRIC;
@@ -55,13 +62,8 @@ attn_status attn__linear_read(attn_context *ctx, const attn_linear_attention_opt
                               attn_linear_attention_options *o)
 {
     attn_status status = attn__options_read(ctx, "options", options, &defaults, sizeof defaults, sizeof defaults, o);
+    if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", o, fields);
     if (status != ATTN_OK) return status;
-    if (o->map < ATTN_FEATURES_IDENTITY || o->map > ATTN_FEATURES_TRIGONOMETRIC)
-        return wrong(ctx, "map", o->map, "ATTN_FEATURES_IDENTITY to _TRIGONOMETRIC");
-    if (o->causal != 0 && o->causal != 1) return wrong(ctx, "causal", o->causal, "0 or 1");
-    if (o->independent != 0 && o->independent != 1) return wrong(ctx, "independent", o->independent, "0 or 1");
-    if (o->derive_scale != 0 && o->derive_scale != 1) return wrong(ctx, "derive_scale", o->derive_scale, "0 or 1");
-    if (o->features != ATTN_DERIVED && o->features < 1) return wrong(ctx, "features", o->features, "1 or more, or ATTN_DERIVED");
     if (o->map == ATTN_FEATURES_TRIGONOMETRIC && o->features != ATTN_DERIVED && o->features % 2 != 0)
         return wrong(ctx, "features", o->features, "an even number: a cosine and a sine for each direction");
     if (!o->derive_scale && (!(o->scale > 0) || !isfinite(o->scale)))
