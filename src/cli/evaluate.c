@@ -35,8 +35,9 @@ static void print_result(const settings *s, double loss, int64_t tokens)
     printf("loss        %.4f nats a token\nperplexity  %.4f\ntokens      %s\n", loss, exp(loss), readable_count(tokens, count));
 }
 
-static int evaluate_file(attn_context *ctx, const settings *s, const attn_transformer *model, const attn_vocabulary *vocabulary)
+static int evaluate_file(attn_context *ctx, const void *wanted, const attn_transformer *model, const attn_vocabulary *vocabulary)
 {
+    const settings *s = wanted;
     text from = {NULL, 0};
     int32_t *tokens = NULL;
     int64_t count = 0, scored = 0;
@@ -73,22 +74,12 @@ static int run_eval(int argc, char **argv)
 {
     settings s = {.threads = ATTN_THREADS_ALL};
     parsed from;
-    attn_context *ctx = NULL;
-    attn_transformer *model = NULL;
-    attn_vocabulary *vocabulary = NULL;
     int status = parse_flags(&flag_table, argc, argv, &s, &from);
     if (status == 0 && s.model == NULL)
         status = fail(EXIT_INPUT, "--model: needed, the folder of a model (\"attn help eval\" shows an example)");
     if (status == 0 && s.data == NULL)
         status = fail(EXIT_INPUT, "--data: needed, the text to predict (\"attn help eval\" shows an example)");
-    if (status == 0) status = open_context(s.threads, 0, &ctx);
-    if (status == 0) status = load_model(ctx, s.model, &model);
-    if (status == 0) status = load_vocabulary(ctx, s.model, model, &vocabulary);
-    if (status == 0) status = evaluate_file(ctx, &s, model, vocabulary);
-    attn_vocabulary_free(vocabulary);
-    attn_transformer_free(model);
-    attn_context_free(ctx);
-    return status;
+    return status == 0 ? with_model(s.threads, s.model, evaluate_file, &s) : status;
 }
 
 const command eval_command = {

@@ -71,8 +71,9 @@ static int draw(attn_context *ctx, const settings *s, const attn_transformer *mo
     return 0;
 }
 
-static int inspect_text(attn_context *ctx, const settings *s, const attn_transformer *model, const attn_vocabulary *vocabulary)
+static int inspect_text(attn_context *ctx, const void *wanted, const attn_transformer *model, const attn_vocabulary *vocabulary)
 {
+    const settings *s = wanted;
     int32_t *ids = NULL;
     int64_t count = 0;
     attn_transformer_options o;
@@ -100,9 +101,6 @@ static int run_inspect(int argc, char **argv)
 {
     settings s = {.threads = ATTN_THREADS_ALL};
     parsed from;
-    attn_context *ctx = NULL;
-    attn_transformer *model = NULL;
-    attn_vocabulary *vocabulary = NULL;
     int status = parse_flags(&flag_table, argc, argv, &s, &from);
     if (status == 0 && s.model == NULL)
         status = fail(EXIT_INPUT, "--model: needed, the folder of a model (\"attn help inspect\" shows an example)");
@@ -110,14 +108,7 @@ static int run_inspect(int argc, char **argv)
         status = fail(EXIT_INPUT, "--text: needed, what the model reads (\"attn help inspect\" shows an example)");
     if (status == 0 && s.out == NULL)
         status = fail(EXIT_INPUT, "--out: needed, the picture to write (\"attn help inspect\" shows an example)");
-    if (status == 0) status = open_context(s.threads, 0, &ctx);
-    if (status == 0) status = load_model(ctx, s.model, &model);
-    if (status == 0) status = load_vocabulary(ctx, s.model, model, &vocabulary);
-    if (status == 0) status = inspect_text(ctx, &s, model, vocabulary);
-    attn_vocabulary_free(vocabulary);
-    attn_transformer_free(model);
-    attn_context_free(ctx);
-    return status;
+    return status == 0 ? with_model(s.threads, s.model, inspect_text, &s) : status;
 }
 
 const command inspect_command = {

@@ -59,6 +59,21 @@ int load_vocabulary(attn_context *ctx, const char *place, const attn_transformer
     return check_decoder(place, &o);
 }
 
+int with_model(int64_t threads, const char *place, model_reader *read, const void *settings)
+{
+    attn_context *ctx = NULL;
+    attn_transformer *model = NULL;
+    attn_vocabulary *vocabulary = NULL;
+    int status = open_context(threads, 0, &ctx);
+    if (status == 0) status = load_model(ctx, place, &model);
+    if (status == 0) status = load_vocabulary(ctx, place, model, &vocabulary);
+    if (status == 0) status = read(ctx, settings, model, vocabulary);
+    attn_vocabulary_free(vocabulary);
+    attn_transformer_free(model);
+    attn_context_free(ctx);
+    return status;
+}
+
 int read_metadata(attn_context *ctx, const char *path, const char *key, char **out)
 {
     int64_t bytes = 0;

@@ -19,6 +19,10 @@ int load_model(attn_context *ctx, const char *place, attn_transformer **out);
 /* The vocabulary stored with it. */
 int load_vocabulary(attn_context *ctx, const char *place, const attn_transformer *model, attn_vocabulary **out);
 
+/* Both of them in a context of so many threads, given to a function that gets the settings too. Its exit status, or that of what failed before. */
+typedef int model_reader(attn_context *ctx, const void *settings, const attn_transformer *model, const attn_vocabulary *vocabulary);
+int with_model(int64_t threads, const char *place, model_reader *read, const void *settings);
+
 /* Metadata of a file, to be freed by the caller. */
 int read_metadata(attn_context *ctx, const char *path, const char *key, char **out);
 
