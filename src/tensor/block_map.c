@@ -53,6 +53,13 @@ static void write_map(writer *to, const attn_mask *mask, attn__segments query, a
     }
 }
 
+int64_t attn__block_map_listed(const attn_mask *mask, attn__segments query, attn__segments key, int64_t query_block, int64_t key_block)
+{
+    writer count = {NULL, NULL, 0, 0, 0, -1};
+    write_map(&count, mask, query, key, query_block, key_block);
+    return count.listed;
+}
+
 attn_status attn__block_map_build(attn_context *ctx, attn__arena *arena, const attn_mask *mask, attn__segments query, attn__segments key,
                                   int64_t query_block, int64_t key_block, attn__block_map *out)
 {

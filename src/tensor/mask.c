@@ -56,6 +56,11 @@ int attn__mask_is_causal(const attn_mask *mask)
     return mask->kind == ATTN__MASK_CAUSAL && mask->alignment == ATTN_ALIGN_LAST;
 }
 
+int attn__mask_has_gaps(const attn_mask *mask)
+{
+    return mask != NULL && !mask->interval;
+}
+
 attn_status attn_mask_causal(attn_context *ctx, int32_t alignment, attn_mask **out)
 {
     if (out != NULL) *out = NULL;

@@ -34,6 +34,10 @@ attn_status attn__mask_check(attn_context *ctx, const char *argument, const attn
 /* 1 for attn_mask_causal aligned to the last key, alone */
 int attn__mask_is_causal(const attn_mask *mask);
 
+/* 1 when the keys that a row sees may have gaps: then the size of blocks decides how much is listed (windows and causal masks lose no more
+   than their edges). NULL: 0. */
+int attn__mask_has_gaps(const attn_mask *mask);
+
 /* 1 when the mask's answer for a key does not change when the queries before it are left out (they lie in a cache): aligned to the last key
    or by position. NULL: 1. */
 int attn__mask_fits_cache(const attn_mask *mask);
@@ -57,6 +61,8 @@ typedef struct attn__block_map {
 /* Made in the arena; query_block and key_block >= 1. In a dry context tiles and runs are counted and taken, and may not be read. */
 attn_status attn__block_map_build(attn_context *ctx, attn__arena *arena, const attn_mask *mask, attn__segments query, attn__segments key,
                                   int64_t query_block, int64_t key_block, attn__block_map *out);
+/* the map's `listed` alone, without memory */
+int64_t attn__block_map_listed(const attn_mask *mask, attn__segments query, attn__segments key, int64_t query_block, int64_t key_block);
 /* The same blocks the other way round: tiles of keys (segment: index of the first pair that uses the key segment), runs of queries with
    the pair they belong to. Key segments that repeat are one: their tiles list the queries of every pair, pair after pair.
    Full neighbours of one pair are joined here too; partial runs have query_block queries at most. Tiles are in row order of the keys. */

@@ -42,6 +42,41 @@ static void test_for(void **state)
     }
 }
 
+/* A mask of gaps takes small tiles where they list much less, and then alone. */
+static void test_by_mask(void **state)
+{
+    (void)state;
+    attn_context *ctx;
+    attn_mask *random, *coarse, *window, *dilated;
+    assert_int_equal(attn_context_create(NULL, &ctx), ATTN_OK);
+    assert_int_equal(attn_mask_random(ctx, ATTN_ALIGN_LAST, 64, 2, 1, &random), ATTN_OK);
+    assert_int_equal(attn_mask_random(ctx, ATTN_ALIGN_LAST, 512, 1, 1, &coarse), ATTN_OK);
+    assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_LAST, 8, 0, 1, &window), ATTN_OK);
+    assert_int_equal(attn_mask_window(ctx, ATTN_ALIGN_LAST, 1024, 0, 2, &dilated), ATTN_OK);
+    const struct {
+        const attn_mask *mask;
+        int64_t length, rows, keys, key_tile;
+    } cases[] = {
+        {NULL, 2048, 256, 256, 128},    {random, 2048, 64, 192, 64},   {random, 769, 64, 192, 64}, {random, 768, 64, 192, 128},
+        {coarse, 2048, 256, 256, 128},  {window, 2048, 256, 256, 128}, /* its edges list less by small tiles, but not its rows of keys */
+        {dilated, 2048, 256, 256, 128},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_segment one = {0, cases[i].length, 0, 0};
+        attn__attention_arguments a = {.query_segments = {1, cases[i].length, &one}, .key_segments = {1, cases[i].length, &one}};
+        a.query.width = a.value.width = 64;
+        a.mask = cases[i].mask;
+        attn__attention_cut cut = attn__attention_cut_for(&a);
+        if (cut.rows != cases[i].rows || cut.keys != cases[i].keys || cut.key_tile != cases[i].key_tile)
+            fail_msg("case %zu: got %lld by %lld, tiles of %lld", i, (long long)cut.rows, (long long)cut.keys, (long long)cut.key_tile);
+    }
+    attn_mask_free(random);
+    attn_mask_free(coarse);
+    attn_mask_free(window);
+    attn_mask_free(dilated);
+    attn_context_free(ctx);
+}
+
 static void test_one_sweep(void **state)
 {
     (void)state;
@@ -55,6 +90,7 @@ static void test_one_sweep(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut), cmocka_unit_test(test_for), cmocka_unit_test(test_one_sweep)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut), cmocka_unit_test(test_for), cmocka_unit_test(test_by_mask),
+                                       cmocka_unit_test(test_one_sweep)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

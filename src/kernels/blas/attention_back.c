@@ -351,7 +351,7 @@ static attn_status two_sweeps(back_call *call)
     attention_job *job = &call->job;
     const attn__attention_arguments *a = job->a;
     attn_status status = attn__key_map_build(call->ctx, call->ctx->scratch, a->mask, a->query_segments, a->key_segments, job->rows,
-                                             least(job->keys, ATTN__KEY_TILE), &call->key_map);
+                                             job->key_tile, &call->key_map);
     if (status == ATTN_OK) status = attn__run(call->ctx, job->map.tiles_count * a->query.heads, query_sweep, call);
     if (status == ATTN_OK) status = attn__run(call->ctx, call->key_map.tiles_count * a->key.heads, key_sweep, call);
     return status;

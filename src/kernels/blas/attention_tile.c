@@ -34,6 +34,7 @@ void BLAS(attention_prepare)(const attn__attention_arguments *a, attention_job *
     job->group = a->key.heads > 0 ? a->query.heads / a->key.heads : 1;
     job->rows = cut.rows;
     job->keys = cut.keys;
+    job->key_tile = cut.key_tile;
     job->stride = stride_of(job->keys);
     job->room = turned_room(job, widest(a));
     job->scale = (float)a->scale;

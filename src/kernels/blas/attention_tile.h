@@ -16,6 +16,7 @@ typedef struct attention_job {
     dropper drop;
     int64_t group;              /* query heads that share a key head */
     int64_t rows, keys, stride; /* most rows and keys of a block; floats from one row of scores to the next */
+    int64_t key_tile;           /* most keys of a tile of the key map */
     int64_t room;               /* floats of a worker's `turned` */
     float scale, cap;           /* cap 0: none */
     int32_t *bucket_of;         /* bucket of distances -furthest .. furthest, when there is a bias by buckets */

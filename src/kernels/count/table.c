@@ -174,8 +174,7 @@ static attn_status count_sweeps(attn_context *ctx, const attn__attention_argumen
         products(ctx, map->listed, 3 * size + 2 * value_size, a->query.heads);
         return ATTN_OK;
     }
-    attn_status status = attn__key_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, cut.rows,
-                                             cut.keys < ATTN__KEY_TILE ? cut.keys : ATTN__KEY_TILE, &keys);
+    attn_status status = attn__key_map_build(ctx, ctx->scratch, a->mask, a->query_segments, a->key_segments, cut.rows, cut.key_tile, &keys);
     if (status != ATTN_OK) return status;
     products(ctx, map->listed, 2 * size + value_size, a->query.heads);
     products(ctx, keys.listed, 2 * size + 2 * value_size, a->query.heads);
