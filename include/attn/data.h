@@ -6,7 +6,7 @@ ATTN_BEGIN
 
 /* A vocabulary never changes after it was made: any number of threads may read it, each with its own context. */
 typedef struct attn_vocabulary attn_vocabulary;
-/* A data set is used by one thread at a time. */
+/* Batches for training and evaluation: windows over one text, or pairs of sequences. A data set is used by one thread at a time. */
 typedef struct attn_dataset attn_dataset;
 
 /* What one token stands for.
@@ -64,7 +64,7 @@ ATTN_API attn_status attn_vocabulary_decode(attn_context *ctx, const attn_vocabu
 /* RANDOM_WINDOWS: window number d (0, 1, ...) starts at a place drawn uniformly from all where context + 1 tokens fit, a pure function of
    (seed, d), with replacement; there is no end. SEQUENTIAL: windows start at 0, context, 2 context ...; the last may be shorter; each
    token but the first is predicted once, then comes END_OF_DATA. */
-enum { ATTN_ORDER_RANDOM_WINDOWS = 0, ATTN_ORDER_SEQUENTIAL = 1 };
+enum { ATTN_ORDER_RANDOM_WINDOWS = 0, ATTN_ORDER_SEQUENTIAL = 1, ATTN_ORDER_SHUFFLED = 2 /* of pairs alone */ };
 typedef struct attn_dataset_options {
     uint64_t struct_size;
     int64_t context, batch;  /* tokens a window, windows a batch; 128, 16 */
@@ -79,14 +79,38 @@ ATTN_API attn_status attn_dataset_options_init(attn_dataset_options *options, ui
    (context + 1; 2 for the sequential order). TOO_LARGE, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_dataset_tokens(attn_context *ctx, const int32_t *tokens, int64_t count, const attn_dataset_options *options,
                                          attn_dataset **out);
+/* SHUFFLED: every pass gives each pair once, in an order that is a pure function of seed and pass; there is no end. Each `bucket` pairs of the
+   pass are sorted by their longer side, the whole is cut into batches, and those come in an order drawn anew. SEQUENTIAL: pairs and batches
+   as they stand; then END_OF_DATA. */
+typedef struct attn_pairs_options {
+    uint64_t struct_size;
+    int64_t batch; /* most pairs of a batch; 32 */
+    int64_t
+        batch_tokens; /* most rows of a batch on either side, what is added included; a longer pair is a batch of its own; 0 (default): any */
+    int64_t bucket;   /* 0 (default): pairs are not sorted: packed rows have no padding to save */
+    uint64_t seed;    /* 0 */
+    int32_t order;    /* ATTN_ORDER_SHUFFLED (default) or _SEQUENTIAL */
+    int32_t source_stop; /* a token that ends each source; -1 (default): none */
+    int32_t start, stop; /* tokens before and after each target; to be given, may be the same */
+} attn_pairs_options;
+/* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.2 */
+ATTN_API attn_status attn_pairs_options_init(attn_pairs_options *options, uint64_t size);
+/* A data set for an encoder and a decoder, of `count` pairs: pair p has the ids source[source_ends[p - 1]] up to source[source_ends[p]] (from 0
+   for the first pair), and those of target likewise; ends never fall, and a side may be empty. All is copied, and all memory it will ever
+   need is taken here. INVALID_ARGUMENT: NULL, no pair, ends that fall or are negative, a negative id (with its index), a bad option, start or
+   stop not given. TOO_LARGE: 2^29 pairs, or 2^31 tokens of a side. OUT_OF_MEMORY, MEMORY_CAP. *out is the caller's, NULL on failure. Since: 0.0.2 */
+ATTN_API attn_status attn_dataset_pairs(attn_context *ctx, int64_t count, const int32_t *source, const int64_t *source_ends,
+                                        const int32_t *target, const int64_t *target_ends, const attn_pairs_options *options,
+                                        attn_dataset **out);
 /* Frees it; NULL is fine. Since: 0.0.1 */
 ATTN_API void attn_dataset_free(attn_dataset *dataset);
-/* The next batch: target and labels int32 [rows], label = the token after; target_layout has one segment for each window, from position 0.
-   source and source_layout are NULL. Sequence ids are counted on from batch to batch and from pass to pass, so that they never repeat in a
+/* The next batch. Windows: target and labels int32 [rows], label = the token after; target_layout has one segment for each window, from
+   position 0; source and source_layout are NULL. Pairs: source with its stop in source_layout; target start, y_1 ... y_n in target_layout with
+   labels y_1 ... y_n, stop; a segment for each pair. Sequence ids are counted on from batch to batch and from pass to pass, so that they never repeat in a
    training. batch must have been initialised by attn_batch_init; what it points to is borrowed and holds until the next call. Allocates
    nothing. END_OF_DATA: a sequential pass has ended; batch is left as it was. Since: 0.0.1 */
 ATTN_API attn_status attn_dataset_next(attn_context *ctx, attn_dataset *dataset, attn_batch *batch);
-/* SEQUENTIAL: the next pass begins (nothing happens at the beginning of one). RANDOM_WINDOWS: starts over with window 0, sequence ids too.
+/* SEQUENTIAL: the next pass begins (nothing happens at the beginning of one). RANDOM_WINDOWS, SHUFFLED: starts over, sequence ids too.
    Since: 0.0.1 */
 ATTN_API attn_status attn_dataset_rewind(attn_context *ctx, attn_dataset *dataset);
 ATTN_END

@@ -60,6 +60,7 @@ INIT(dot_product, attn_dot_product_options_init)
 INIT(generator, attn_generator_options_init)
 INIT(load, attn_load_options_init)
 INIT(optimizer, attn_optimizer_options_init)
+INIT(pairs, attn_pairs_options_init)
 INIT(schedule, attn_schedule_options_init)
 INIT(tape, attn_tape_options_init)
 INIT(trainer, attn_trainer_options_init)
@@ -78,6 +79,7 @@ static void inits(void **state)
     check_init(init_generator, sizeof(attn_generator_options));
     check_init(init_load, sizeof(attn_load_options));
     check_init(init_optimizer, sizeof(attn_optimizer_options));
+    check_init(init_pairs, sizeof(attn_pairs_options));
     check_init(init_schedule, sizeof(attn_schedule_options));
     check_init(init_tape, sizeof(attn_tape_options));
     check_init(init_trainer, sizeof(attn_trainer_options));

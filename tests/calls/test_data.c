@@ -235,9 +235,55 @@ static void datasets(void **state)
     calls_close(t);
 }
 
+THUNK(pairs_call, attn_dataset_pairs(a[0].p, a[1].i, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p))
+
+static void pairs(void **state)
+{
+    calls *t = calls_open(ATTN_BACKEND_BLAS);
+    static const int32_t source[5] = {1, 2, 3, 4, 5}, target[3] = {6, 7, 8}, minus[5] = {1, 2, -3, 4, 5};
+    static const int64_t ends[3] = {2, 2, 5}, target_ends[3] = {1, 2, 3}, falling[3] = {2, 1, 5}, below[3] = {-1, 2, 5};
+    static const int64_t far[3] = {2, 2, INT64_MAX};
+    attn_pairs_options o;
+    (void)state;
+    OK(t->ctx, attn_pairs_options_init(&o, sizeof o));
+    o.start = o.stop = 9;
+    ROW(t, attn_dataset_pairs, pairs_call);
+    arg_context(t);
+    arg_number(t, "count", 3);
+    arg_pointer(t, "source", source, 0);
+    arg_pointer(t, "source_ends", ends, 0);
+    arg_pointer(t, "target", target, 0);
+    arg_pointer(t, "target_ends", target_ends, 0);
+    arg_options(t, "options", &o, sizeof o, sizeof o);
+    arg_made(t, "out", release_dataset);
+    check_row(t);
+    wrong_number(t, 1, 0, ATTN_ERROR_INVALID_ARGUMENT, "count");
+    wrong_number(t, 1, -1, ATTN_ERROR_INVALID_ARGUMENT, "count");
+    wrong_number(t, 1, INT64_MAX, ATTN_ERROR_TOO_LARGE, "count");
+    wrong_pointer(t, 2, minus, ATTN_ERROR_INVALID_ARGUMENT, "source");
+    wrong_pointer(t, 4, minus, ATTN_ERROR_INVALID_ARGUMENT, "target");
+    for (int side = 3; side < 6; side += 2) {
+        const char *name = side == 3 ? "source_ends" : "target_ends";
+        wrong_pointer(t, side, falling, ATTN_ERROR_INVALID_ARGUMENT, name);
+        wrong_pointer(t, side, below, ATTN_ERROR_INVALID_ARGUMENT, name);
+        wrong_pointer(t, side, far, ATTN_ERROR_TOO_LARGE, name);
+    }
+    wrong_pointer(t, 6, NULL, ATTN_ERROR_INVALID_ARGUMENT, "start"); /* the defaults have none */
+    WRONG_INT64(t, 6, attn_pairs_options, batch, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_pairs_options, batch, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_pairs_options, batch_tokens, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_pairs_options, bucket, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_pairs_options, order, ATTN_ORDER_RANDOM_WINDOWS, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_pairs_options, order, 3, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_pairs_options, source_stop, -2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_pairs_options, start, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_pairs_options, stop, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    calls_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(making), cmocka_unit_test(files), cmocka_unit_test(coding),
-                                       cmocka_unit_test(datasets)};
+                                       cmocka_unit_test(datasets), cmocka_unit_test(pairs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
