@@ -47,22 +47,7 @@ static attn_status check_options(attn_context *ctx, const attn__transformer_plan
     return ATTN_OK;
 }
 
-static attn_status check_model(attn_context *ctx, const attn__transformer_plan *plan)
-{
-    if (!plan->has_decoder || !plan->has_output)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got one without %s, expected one that can generate",
-                          plan->has_decoder ? "an output head" : "a decoder");
-    for (int64_t i = 0; i < plan->decoder.side.layers; i++)
-        if (plan->decoder.masks[i] != NULL && !attn__mask_fits_cache(plan->decoder.masks[i]))
-            return attn__fail(
-                ctx, ATTN_ERROR_UNSUPPORTED,
-                "model: got a mask of decoder layer %lld that depends on where a stretch begins, expected one that a cache can keep",
-                (long long)i);
-    return ATTN_OK;
-}
-
-/* one allocation of `count` elements, zeroed */
-static attn_status take(attn_context *ctx, attn_generator *g, int64_t count, int64_t element, void *out)
+attn_status attn__generator_take(attn_context *ctx, const attn_generator *g, int64_t count, int64_t element, void *out)
 {
     int64_t bytes;
     void *memory = NULL;
@@ -71,95 +56,31 @@ static attn_status take(attn_context *ctx, attn_generator *g, int64_t count, int
     return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, "a generator's caches");
 }
 
-static int64_t key_columns(const attn__attention_module *m)
+void attn__generator_give_back(const attn_generator *g, void *pointer, int64_t count, int64_t element)
 {
-    return m->options.key_heads * m->options.head_size;
-}
-static int64_t value_columns(const attn__attention_module *m)
-{
-    return m->options.key_heads * m->options.value_head_size;
+    if (pointer != NULL) attn__deallocate(g->memory, pointer, count * element);
 }
 
-static view cache_view(const attn_generator *g, char **at, int64_t rows, int64_t columns)
+static attn_status build(attn_context *ctx, attn_generator *g, const attn_transformer *model)
 {
-    int64_t element = attn__dtype_bytes(g->parameters->dtype), bytes = rows * columns * element;
-    view made = {*at, rows, 1, columns, columns, 0, g->parameters->dtype, 0};
-    *at += (bytes + 63) / 64 * 64;
-    return made;
-}
-
-/* bytes of `rows` rows of every layer's keys and values; 64-byte aligned each */
-static attn_status cache_bytes(attn_context *ctx, const attn_generator *g, int cross, int64_t rows, int64_t *out)
-{
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    *out = 0;
-    for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
-        const attn__attention_module *m = cross ? &plan->decoder.layers[i].cross : &plan->decoder.layers[i].self;
-        int64_t columns = key_columns(m) + value_columns(m), bytes;
-        if (attn__multiply(rows, columns * attn__dtype_bytes(g->parameters->dtype), &bytes) || attn__sum(bytes, 128, &bytes) ||
-            attn__sum(*out, bytes, out))
-            return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
-    }
-    return ATTN_OK;
-}
-
-static attn_status make_self_caches(attn_context *ctx, attn_generator *g)
-{
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    int64_t rows;
-    if (attn__multiply(g->options.sequences, g->options.capacity, &rows))
-        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
-    attn_status status = take(ctx, g, plan->decoder.side.layers, (int64_t)sizeof(attn__layer_cache), &g->caches);
-    if (status == ATTN_OK) status = cache_bytes(ctx, g, 0, rows, &g->self_bytes);
-    if (status == ATTN_OK) status = take(ctx, g, g->self_bytes, 1, &g->self_cache);
-    char *at = g->self_cache;
-    for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
-        g->caches[i].self.key = cache_view(g, &at, rows, key_columns(&plan->decoder.layers[i].self));
-        g->caches[i].self.value = cache_view(g, &at, rows, value_columns(&plan->decoder.layers[i].self));
-    }
-    return status;
-}
-
-attn_status attn__generator_cross_reserve(attn_context *ctx, attn_generator *g, int64_t rows)
-{
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    if (rows <= g->cross_rows && g->cross_cache != NULL) return ATTN_OK;
-    int64_t bytes;
-    void *memory;
-    attn_status status = cache_bytes(ctx, g, 1, rows, &bytes);
-    if (status == ATTN_OK) status = take(ctx, g, bytes, 1, &memory);
-    if (status != ATTN_OK) return status;
-    attn__deallocate(g->memory, g->cross_cache, g->cross_bytes);
-    g->cross_cache = memory;
-    g->cross_bytes = bytes;
-    g->cross_rows = rows;
-    char *at = memory;
-    for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
-        g->caches[i].cross.key = cache_view(g, &at, rows, key_columns(&plan->decoder.layers[i].cross));
-        g->caches[i].cross.value = cache_view(g, &at, rows, value_columns(&plan->decoder.layers[i].cross));
-    }
-    return ATTN_OK;
-}
-
-static attn_status build(attn_context *ctx, attn_generator *g)
-{
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    int64_t sequences = g->options.sequences, vocabulary = plan->output.out, rows = 0;
-    attn_status status = make_self_caches(ctx, g);
-    if (status == ATTN_OK) status = take(ctx, g, sequences, (int64_t)sizeof *g->filled, &g->filled);
-    if (status == ATTN_OK) status = take(ctx, g, sequences, (int64_t)sizeof *g->made, &g->made);
-    if (status == ATTN_OK) status = take(ctx, g, sequences, (int64_t)sizeof *g->finished, &g->finished);
-    if (status == ATTN_OK) status = take(ctx, g, sequences, (int64_t)sizeof *g->scores, &g->scores);
-    if (status == ATTN_OK) status = take(ctx, g, sequences, (int64_t)sizeof *g->memory_segments, &g->memory_segments);
-    if (status == ATTN_OK) status = take(ctx, g, sequences * g->options.capacity, (int64_t)sizeof *g->tokens, &g->tokens);
-    if (status == ATTN_OK) status = take(ctx, g, g->options.stop_count, (int64_t)sizeof *g->stops, &g->stops);
-    if (status == ATTN_OK && attn__multiply(sequences, vocabulary, &rows)) status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "logits");
-    if (status == ATTN_OK) status = take(ctx, g, rows, attn__dtype_bytes(plan->options.dtype), &g->logits);
+    int64_t sequences = g->options.sequences, vocabulary = attn__transformer_plan_of(model)->output.out, numbers = 0;
+    g->slots = sequences;
+    attn_status status = attn__member_open(ctx, g, model, &g->model);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->filled, &g->filled);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->made, &g->made);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->finished, &g->finished);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->scores, &g->scores);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->memory_segments, &g->memory_segments);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences * g->options.capacity, (int64_t)sizeof *g->tokens, &g->tokens);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, g->options.stop_count, (int64_t)sizeof *g->stops, &g->stops);
+    if (status == ATTN_OK && attn__multiply(g->slots, vocabulary, &numbers))
+        status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "logits");
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, numbers, attn__dtype_bytes(g->model.parameters->dtype), &g->logits);
     if (status != ATTN_OK) return status;
     if (g->options.stop_count > 0) memcpy(g->stops, g->options.stops, (size_t)g->options.stop_count * sizeof *g->stops);
     g->options.stops = g->stops;
-    const int64_t shape[2] = {sequences, vocabulary};
-    attn__tensor_borrow(&g->logits_tensor, plan->options.dtype, 2, shape, g->logits);
+    const int64_t shape[2] = {g->slots, vocabulary};
+    attn__tensor_borrow(&g->logits_tensor, g->model.parameters->dtype, 2, shape, g->logits);
     return ATTN_OK;
 }
 
@@ -171,16 +92,15 @@ static attn_status make(attn_context *ctx, const attn_transformer *model, const 
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &defaults, sizeof o, sizeof o, &o);
     if (status != ATTN_OK) return status;
     status = check_options(ctx, attn__transformer_plan_of(model), &o);
-    if (status == ATTN_OK) status = check_model(ctx, attn__transformer_plan_of(model));
+    if (status == ATTN_OK) status = attn__member_check(ctx, model);
     if (status != ATTN_OK) return status;
     status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_generator), &memory);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "generator");
     attn_generator *g = memory;
     g->magic = ATTN__MAGIC_GENERATOR;
     g->memory = attn__memory_retain(ctx->memory);
-    g->parameters = attn__parameters_retain(model->parameters);
     g->options = o;
-    status = build(ctx, g);
+    status = build(ctx, g, model);
     if (status == ATTN_OK)
         *out = g;
     else
@@ -201,30 +121,21 @@ attn_status attn_generator_create(attn_context *ctx, const attn_transformer *mod
     return attn__leave(ctx, status);
 }
 
-/* what was never taken has a size that may not even be a number */
-static void give_back(const attn_generator *g, void *pointer, int64_t rows, int64_t columns, int64_t element)
-{
-    if (pointer != NULL) attn__deallocate(g->memory, pointer, rows * columns * element);
-}
-
 void attn_generator_free(attn_generator *g)
 {
     if (!attn__is(g, ATTN__MAGIC_GENERATOR)) return;
     attn__memory *memory = g->memory;
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    int64_t sequences = g->options.sequences;
-    give_back(g, g->caches, plan->decoder.side.layers, 1, (int64_t)sizeof(attn__layer_cache));
-    give_back(g, g->self_cache, g->self_bytes, 1, 1);
-    give_back(g, g->cross_cache, g->cross_bytes, 1, 1);
-    give_back(g, g->filled, sequences, 1, (int64_t)sizeof *g->filled);
-    give_back(g, g->made, sequences, 1, (int64_t)sizeof *g->made);
-    give_back(g, g->finished, sequences, 1, (int64_t)sizeof *g->finished);
-    give_back(g, g->scores, sequences, 1, (int64_t)sizeof *g->scores);
-    give_back(g, g->memory_segments, sequences, 1, (int64_t)sizeof *g->memory_segments);
-    give_back(g, g->tokens, sequences, g->options.capacity, (int64_t)sizeof *g->tokens);
-    give_back(g, g->stops, g->options.stop_count, 1, (int64_t)sizeof *g->stops);
-    give_back(g, g->logits, sequences, plan->output.out, attn__dtype_bytes(plan->options.dtype));
-    attn__parameters_release(g->parameters);
+    int64_t sequences = g->options.sequences, numbers = g->slots;
+    if (g->logits != NULL) numbers *= g->logits_tensor.shape[1];
+    attn__generator_give_back(g, g->filled, sequences, (int64_t)sizeof *g->filled);
+    attn__generator_give_back(g, g->made, sequences, (int64_t)sizeof *g->made);
+    attn__generator_give_back(g, g->finished, sequences, (int64_t)sizeof *g->finished);
+    attn__generator_give_back(g, g->scores, sequences, (int64_t)sizeof *g->scores);
+    attn__generator_give_back(g, g->memory_segments, sequences, (int64_t)sizeof *g->memory_segments);
+    if (g->tokens != NULL) attn__generator_give_back(g, g->tokens, sequences * g->options.capacity, (int64_t)sizeof *g->tokens);
+    attn__generator_give_back(g, g->stops, g->options.stop_count, (int64_t)sizeof *g->stops);
+    attn__generator_give_back(g, g->logits, numbers, attn__dtype_bytes(g->logits_tensor.dtype));
+    attn__member_close(g, &g->model);
     g->magic = 0;
     attn__deallocate(memory, g, (int64_t)sizeof *g);
     attn__memory_release(memory);

@@ -30,8 +30,8 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
         source[i] = g->memory_segments[s];
     }
     stream->segments = (attn__segments){segments.count, segments.rows, query};
-    *keys = (attn__segments){segments.count, g->options.sequences * g->options.capacity, key};
-    *memory = (attn__segments){segments.count, g->cross_rows, source};
+    *keys = (attn__segments){segments.count, g->slots * g->options.capacity, key};
+    *memory = (attn__segments){segments.count, g->model.cross_rows, source};
     return attn__places_expand(ctx, ctx->scratch, stream->segments, segments.rows, &stream->places);
 }
 
@@ -60,13 +60,13 @@ static attn_status last_logits(const attn__call *call, attn_generator *g, const 
 attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *owner)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
-    const attn__call call = {ctx, NULL, g->parameters};
+    const attn__call call = {ctx, NULL, g->model.parameters};
     attn__stream stream;
     attn__segments keys, memory;
     attn__value hidden;
     attn_status status = place(ctx, g, segments, owner, &stream, &keys, &memory);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
-    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, &stream, keys, memory, g->caches, &hidden);
+    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, &stream, keys, memory, g->model.caches, &hidden);
     if (status == ATTN_OK) status = last_logits(&call, g, &hidden, segments, owner);
     for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) g->filled[owner[i]] += segments.at[i].length;
     return status;
@@ -88,13 +88,13 @@ static attn_status remember(const attn__call *call, attn_generator *g, const att
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
     attn__value memory;
-    attn_status status = attn__generator_cross_reserve(call->ctx, g, batch->source.rows);
+    attn_status status = attn__member_cross_reserve(call->ctx, g, &g->model, batch->source.rows);
     if (status == ATTN_OK)
         status = attn__tape_temporary(call->ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
     if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
     for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
         attn__mark mark = attn__arena_mark(call->ctx->scratch);
-        status = attn__attention_remember(call, &plan->decoder.layers[i].cross, &memory, &g->caches[i].cross);
+        status = attn__attention_remember(call, &plan->decoder.layers[i].cross, &memory, &g->model.caches[i].cross);
         attn__arena_rewind(call->ctx->scratch, mark);
     }
     for (int64_t s = 0; s < batch->source_stream.segments.count; s++) g->memory_segments[s] = batch->source_stream.segments.at[s];
@@ -137,7 +137,7 @@ static attn_status check_prompt(attn_context *ctx, const attn_generator *g, attn
 static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch *batch)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
-    const attn__call call = {ctx, NULL, g->parameters};
+    const attn__call call = {ctx, NULL, g->model.parameters};
     attn__batch_views views;
     attn_status status = attn__transformer_batch(&call, plan, batch, 0, &views);
     if (status == ATTN_OK) status = check_prompt(ctx, g, views.target_stream.segments);
@@ -182,7 +182,7 @@ static attn_status prompt_tokens(attn_context *ctx, attn_generator *g, int64_t c
                           tokens ? "an array" : "NULL", (long long)count);
     const view ids = {(void *)(uintptr_t)tokens, count, 1, 1, 1, 0, ATTN_INT32, 0};
     const attn__transformer_plan *plan = attn__generator_plan(g);
-    attn_status status = attn__expect_indices(ctx, "tokens", &ids, g->parameters->at[plan->target.table].shape[0]);
+    attn_status status = attn__expect_indices(ctx, "tokens", &ids, g->model.parameters->at[plan->target.table].shape[0]);
     if (status != ATTN_OK) return status;
     attn__tensor_borrow(&target, ATTN_INT32, 1, &count, (void *)(uintptr_t)tokens);
     attn_batch_init(&batch, sizeof batch);

@@ -346,7 +346,7 @@ static void unused_rows(void)
         OK(ctx, attn_generator_options_init(&with, sizeof with));
         with.capacity = 16;
         OK(ctx, attn_generator_create(ctx, model, &with, &g));
-        for (int64_t i = 0; i < g->self_bytes / (int64_t)sizeof(float); i++) ((float *)g->self_cache)[i] = NAN;
+        for (int64_t i = 0; i < g->model.self_bytes / (int64_t)sizeof(float); i++) ((float *)g->model.self_cache)[i] = NAN;
         model_batch_open(ctx, &b, &o, 1, &length, &length, 2);
         OK(ctx, attn_transformer_forward(ctx, model, NULL, &b.batch, y));
         OK(ctx, attn_generator_prompt_tokens(ctx, g, length - 1, attn_tensor_data(b.target)));

@@ -7,7 +7,7 @@ static void spoil(session *s)
     attn_generator *g = s->generator;
     for (int64_t l = 0; l < s->options.decoder_layers; l++)
         for (int which = 0; which < 2; which++) {
-            const view *v = which ? &g->caches[l].self.value : &g->caches[l].self.key;
+            const view *v = which ? &g->model.caches[l].self.value : &g->model.caches[l].self.key;
             for (int64_t i = 0; i < s->count; i++)
                 for (int64_t r = i * g->options.capacity + g->filled[i]; r < (i + 1) * g->options.capacity; r++)
                     for (int64_t c = 0; c < v->width; c++) {
@@ -91,13 +91,13 @@ static void test_full(void **state)
         OK(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished));
         for (int q = 0; q < 2; q++) s.tokens[q][s.lengths[q]++] = tokens[q];
     }
-    size_t bytes = (size_t)s.generator->self_bytes;
+    size_t bytes = (size_t)s.generator->model.self_bytes;
     char kept[4096];
     assert_true(bytes <= sizeof kept);
-    memcpy(kept, s.generator->self_cache, bytes);
+    memcpy(kept, s.generator->model.self_cache, bytes);
     for (int i = 0; i < 2; i++) {
         FAILS(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished), ATTN_ERROR_FULL, "sequence 0");
-        assert_memory_equal(kept, s.generator->self_cache, bytes);
+        assert_memory_equal(kept, s.generator->model.self_cache, bytes);
         expect_recomputed(&s, 1e-5, "full");
         OK(s.ctx, attn_generator_result(s.ctx, s.generator, 0, 0, 8, result, &count, NULL));
         assert_int_equal(count, 3);

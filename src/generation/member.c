@@ -1,0 +1,96 @@
+#include "generator.h"
+
+/* One model of a decoding session: can it generate, and its caches. */
+attn_status attn__member_check(attn_context *ctx, const attn_transformer *model)
+{
+    const attn__transformer_plan *plan = attn__transformer_plan_of(model);
+    if (!plan->has_decoder || !plan->has_output)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got one without %s, expected one that can generate",
+                          plan->has_decoder ? "an output head" : "a decoder");
+    for (int64_t i = 0; i < plan->decoder.side.layers; i++)
+        if (plan->decoder.masks[i] != NULL && !attn__mask_fits_cache(plan->decoder.masks[i]))
+            return attn__fail(
+                ctx, ATTN_ERROR_UNSUPPORTED,
+                "model: got a mask of decoder layer %lld that depends on where a stretch begins, expected one that a cache can keep",
+                (long long)i);
+    return ATTN_OK;
+}
+
+static int64_t key_columns(const attn__attention_module *m)
+{
+    return m->options.key_heads * m->options.head_size;
+}
+static int64_t value_columns(const attn__attention_module *m)
+{
+    return m->options.key_heads * m->options.value_head_size;
+}
+
+static view cache_view(const attn__member *m, char **at, int64_t rows, int64_t columns)
+{
+    int64_t element = attn__dtype_bytes(m->parameters->dtype), bytes = rows * columns * element;
+    view made = {*at, rows, 1, columns, columns, 0, m->parameters->dtype, 0};
+    *at += (bytes + 63) / 64 * 64;
+    return made;
+}
+
+/* bytes of `rows` rows of every layer's keys and values; 64-byte aligned each */
+static attn_status cache_bytes(attn_context *ctx, const attn__member *m, int cross, int64_t rows, int64_t *out)
+{
+    const attn__transformer_plan *plan = attn__member_plan(m);
+    *out = 0;
+    for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
+        const attn__attention_module *a = cross ? &plan->decoder.layers[i].cross : &plan->decoder.layers[i].self;
+        int64_t columns = key_columns(a) + value_columns(a), bytes;
+        if (attn__multiply(rows, columns * attn__dtype_bytes(m->parameters->dtype), &bytes) || attn__sum(bytes, 128, &bytes) ||
+            attn__sum(*out, bytes, out))
+            return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+    }
+    return ATTN_OK;
+}
+
+attn_status attn__member_open(attn_context *ctx, const attn_generator *g, const attn_transformer *model, attn__member *m)
+{
+    const attn__transformer_plan *plan = attn__transformer_plan_of(model);
+    int64_t rows;
+    m->parameters = attn__parameters_retain(model->parameters);
+    if (attn__multiply(g->slots, g->options.capacity, &rows)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+    attn_status status = attn__generator_take(ctx, g, plan->decoder.side.layers, (int64_t)sizeof(attn__layer_cache), &m->caches);
+    if (status == ATTN_OK) status = cache_bytes(ctx, m, 0, rows, &m->self_bytes);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, m->self_bytes, 1, &m->self_cache);
+    char *at = m->self_cache;
+    for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
+        m->caches[i].self.key = cache_view(m, &at, rows, key_columns(&plan->decoder.layers[i].self));
+        m->caches[i].self.value = cache_view(m, &at, rows, value_columns(&plan->decoder.layers[i].self));
+    }
+    return status;
+}
+
+void attn__member_close(const attn_generator *g, attn__member *m)
+{
+    if (m->parameters == NULL) return;
+    attn__generator_give_back(g, m->caches, attn__member_plan(m)->decoder.side.layers, (int64_t)sizeof(attn__layer_cache));
+    attn__generator_give_back(g, m->self_cache, m->self_bytes, 1);
+    attn__generator_give_back(g, m->cross_cache, m->cross_bytes, 1);
+    attn__parameters_release(m->parameters);
+}
+
+attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *g, attn__member *m, int64_t rows)
+{
+    const attn__transformer_plan *plan = attn__member_plan(m);
+    if (rows <= m->cross_rows && m->cross_cache != NULL) return ATTN_OK;
+    int64_t bytes;
+    void *memory;
+    attn_status status = cache_bytes(ctx, m, 1, rows, &bytes);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, bytes, 1, &memory);
+    if (status != ATTN_OK) return status;
+    attn__deallocate(g->memory, m->cross_cache, m->cross_bytes);
+    m->cross_cache = memory;
+    m->cross_bytes = bytes;
+    m->cross_rows = rows;
+    char *at = memory;
+    for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
+        m->caches[i].cross.key = cache_view(m, &at, rows, key_columns(&plan->decoder.layers[i].cross));
+        m->caches[i].cross.value = cache_view(m, &at, rows, value_columns(&plan->decoder.layers[i].cross));
+    }
+    return ATTN_OK;
+}
