@@ -134,6 +134,13 @@ static attn_status check_prompt(attn_context *ctx, const attn_generator *g, attn
     return ATTN_OK;
 }
 
+/* learned positions of the encoder; the target's are counted from 0 and end with the capacity */
+static attn_status check_source(const attn__call *call, const attn__transformer_plan *plan, attn__batch_views views)
+{
+    views.target_stream.segments.count = 0;
+    return attn__transformer_positions(call, plan, &views);
+}
+
 static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch *batch)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
@@ -141,6 +148,7 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
     attn__batch_views views;
     attn_status status = attn__transformer_batch(&call, plan, batch, 0, &views);
     if (status == ATTN_OK) status = check_prompt(ctx, g, views.target_stream.segments);
+    if (status == ATTN_OK) status = check_source(&call, plan, views);
     if (status != ATTN_OK) return status;
     forget(g);
     if (views.source.rows > g->reserved_source || views.target.rows > g->reserved_target) {

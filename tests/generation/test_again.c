@@ -109,6 +109,26 @@ static void test_token_past_the_end(void **state)
     close_session(&s);
 }
 
+/* a source longer than the encoder's learned positions is refused, as a forward refuses it, and the session stays as it was */
+static void test_source_past_the_positions(void **state)
+{
+    (void)state;
+    const int64_t source[2][1] = {{5}, {6}}, target[1] = {2};
+    attn_transformer_options o = model_options(1, 1);
+    attn_generator_options g = defaults(1, 5);
+    model_batch longer;
+    session s;
+    o.positions = ATTN_POSITIONS_LEARNED;
+    o.context = 5;
+    open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source[0], target);
+    model_batch_open(s.ctx, &longer, &o, 1, source[1], target, 5);
+    prompt(&s);
+    FAILS(s.ctx, attn_generator_prompt(s.ctx, s.generator, &longer.batch), ATTN_ERROR_INVALID_ARGUMENT, "source_layout: got position 5");
+    expect_recomputed(&s, 1e-5, "after a source that is too long");
+    model_batch_close(&longer);
+    close_session(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +136,7 @@ int main(void)
         cmocka_unit_test(test_longer_source),
         cmocka_unit_test(test_steps_after_a_longer_source),
         cmocka_unit_test(test_token_past_the_end),
+        cmocka_unit_test(test_source_past_the_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
