@@ -33,9 +33,6 @@ static attn_status check_options(attn_context *ctx, const attn__transformer_plan
 {
     attn_status status = ATTN__CHECK(ctx, "options", o, fields);
     if (status != ATTN_OK) return status;
-    if (o->beam > 1)
-        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options.beam: got %lld, expected 1 as beam search is not in this version",
-                          (long long)o->beam);
     if (o->stop_count > 0 && o->stops == NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.stops: got NULL, expected %lld tokens", (long long)o->stop_count);
     int64_t positions = plan->options.context;
@@ -64,8 +61,9 @@ void attn__generator_give_back(const attn_generator *g, void *pointer, int64_t c
 static attn_status build(attn_context *ctx, attn_generator *g, const attn_transformer *model)
 {
     int64_t sequences = g->options.sequences, vocabulary = attn__transformer_plan_of(model)->output.out, numbers = 0;
-    g->slots = sequences;
+    if (attn__multiply(sequences, g->options.beam, &g->slots)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
     attn_status status = attn__member_open(ctx, g, model, &g->model);
+    if (status == ATTN_OK && g->options.beam > 1) status = attn__beam_open(ctx, g);
     if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->filled, &g->filled);
     if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->made, &g->made);
     if (status == ATTN_OK) status = attn__generator_take(ctx, g, sequences, (int64_t)sizeof *g->finished, &g->finished);
@@ -135,6 +133,7 @@ void attn_generator_free(attn_generator *g)
     if (g->tokens != NULL) attn__generator_give_back(g, g->tokens, sequences * g->options.capacity, (int64_t)sizeof *g->tokens);
     attn__generator_give_back(g, g->stops, g->options.stop_count, (int64_t)sizeof *g->stops);
     attn__generator_give_back(g, g->logits, numbers, attn__dtype_bytes(g->logits_tensor.dtype));
+    attn__beam_close(g);
     attn__member_close(g, &g->model);
     g->magic = 0;
     attn__deallocate(memory, g, (int64_t)sizeof *g);

@@ -11,15 +11,18 @@ typedef struct attn__member {
     int64_t self_bytes, cross_bytes, cross_rows;
 } attn__member;
 
-/* A decoding session: caches for a number of slots, one for each sequence. Slot i owns cache rows i * capacity .. (i + 1) * capacity, of
-   which those that the sequence has filled hold keys and values; what lies behind them is never read. */
+typedef struct attn__beam attn__beam; /* beam.h */
+
+/* A decoding session: caches for a number of slots, `beam` of them a sequence, one behind another. Slot i owns cache rows i * capacity ..
+   (i + 1) * capacity, of which those that its sequence has filled hold keys and values; what lies behind them is never read. */
 struct attn_generator {
     uint64_t magic;
     attn__memory *memory;
     attn__member model;
     attn_generator_options options; /* stops points into `stops` */
     int32_t *stops;
-    int64_t slots;
+    attn__beam *beam;              /* NULL: one token a sequence is chosen in each step */
+    int64_t slots;                 /* sequences * beam */
     int64_t *filled, *made;        /* [sequences]: rows in the cache; tokens generated */
     int32_t *tokens, *finished;    /* [sequences * capacity] generated tokens; [sequences] */
     double *scores;                /* [sequences] sum of log-probabilities of generated tokens */
@@ -53,7 +56,22 @@ void attn__member_close(const attn_generator *g, attn__member *m);
 /* rows of encoder memory: makes room in the cross caches and points the layers' views at it */
 attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *g, attn__member *m, int64_t rows);
 
-/* Feeds the stream's tokens: segment i of it belongs to sequence owner[i] and starts at filled[owner[i]]. Leaves the logits of every
-   segment's last row in g->logits, and counts the rows as filled, both only when all went well. */
-attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *owner);
+/* the first `rows` rows of slot `from` to slot `to`, in all layers */
+void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows);
+
+/* Feeds the stream's tokens: segment i goes to slot[i], behind what its sequence has filled (segments of one sequence are of one length).
+   Leaves the logits of its last row in row[i] of g->logits, and counts the rows as filled, both only when all went well. */
+attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *slot,
+                                 const int64_t *row);
+int attn__generator_stops(const attn_generator *g, int32_t token);
+/* logits of `count` rows from `first` on */
+view attn__generator_logits_view(const attn_generator *g, int64_t first, int64_t count);
+
+/* Beam search (beam.c, beam_step.c). begin: after a prompt. step: tokens and finished as in attn_generator_step, [sequences]. */
+attn_status attn__beam_open(attn_context *ctx, attn_generator *g);
+void attn__beam_close(attn_generator *g);
+void attn__beam_begin(attn_generator *g);
+attn_status attn__beam_step(attn_context *ctx, attn_generator *g, int32_t *tokens, int32_t *finished);
+int64_t attn__beam_results(const attn_generator *g, int64_t s); /* how many ranks there are */
+const int32_t *attn__beam_result(const attn_generator *g, int64_t s, int64_t rank, int64_t *count, double *score);
 #endif

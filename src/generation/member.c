@@ -1,3 +1,4 @@
+#include <string.h>
 #include "generator.h"
 
 /* One model of a decoding session: can it generate, and its caches. */
@@ -93,4 +94,19 @@ attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *
         m->caches[i].cross.value = cache_view(m, &at, rows, value_columns(&plan->decoder.layers[i].cross));
     }
     return ATTN_OK;
+}
+
+static void copy_rows(const view *v, int64_t from, int64_t to, int64_t rows)
+{
+    const size_t row = (size_t)(v->row_stride * attn__dtype_bytes(v->dtype));
+    memcpy((char *)v->data + (size_t)to * row, (const char *)v->data + (size_t)from * row, (size_t)rows * row);
+}
+
+void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows)
+{
+    const int64_t capacity = g->options.capacity;
+    for (int64_t i = 0; i < attn__member_plan(m)->decoder.side.layers; i++) {
+        copy_rows(&m->caches[i].self.key, from * capacity, to * capacity, rows);
+        copy_rows(&m->caches[i].self.value, from * capacity, to * capacity, rows);
+    }
 }

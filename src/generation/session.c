@@ -12,7 +12,7 @@ attn_status attn__generator_check(attn_context *ctx, const attn_generator *g, in
 }
 
 /* positions and cache rows of what is fed; keys: the filled rows and the new ones */
-static attn_status place(attn_context *ctx, const attn_generator *g, attn__segments segments, const int64_t *owner, attn__stream *stream,
+static attn_status place(attn_context *ctx, const attn_generator *g, attn__segments segments, const int64_t *slot, attn__stream *stream,
                          attn__segments *keys, attn__segments *memory)
 {
     attn_segment *query = attn__scratch(ctx, segments.count * (int64_t)sizeof *query);
@@ -20,14 +20,14 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
                  *source = attn__scratch(ctx, segments.count * (int64_t)sizeof *source);
     if (query == NULL || key == NULL || source == NULL) return attn__arena_status(ctx->scratch);
     for (int64_t i = 0; i < segments.count; i++) {
-        int64_t s = owner[i], length = segments.at[i].length;
+        int64_t s = slot[i] / g->options.beam, length = segments.at[i].length;
         if (length > g->options.capacity - g->filled[s])
             return attn__fail(ctx, ATTN_ERROR_FULL,
                               "generator: got sequence %lld with %lld of %lld cache rows left, expected room for %lld", (long long)s,
                               (long long)(g->options.capacity - g->filled[s]), (long long)g->options.capacity, (long long)length);
         query[i] = (attn_segment){segments.at[i].start, length, g->filled[s], s};
-        key[i] = (attn_segment){s * g->options.capacity, g->filled[s] + length, 0, s};
-        source[i] = g->memory_segments[s];
+        key[i] = (attn_segment){slot[i] * g->options.capacity, g->filled[s] + length, 0, s};
+        source[i] = g->memory_segments[s]; /* hypotheses of a sequence share it */
     }
     stream->segments = (attn__segments){segments.count, segments.rows, query};
     *keys = (attn__segments){segments.count, g->slots * g->options.capacity, key};
@@ -35,41 +35,42 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
     return attn__places_expand(ctx, ctx->scratch, stream->segments, segments.rows, &stream->places);
 }
 
-/* logits of the last row of every segment, to the rows of their sequences */
-static attn_status last_logits(const attn__call *call, attn_generator *g, const attn__value *hidden, attn__segments segments,
-                               const int64_t *owner)
+/* of the last row of every segment */
+static attn_status last_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden,
+                               attn__segments segments, attn__value *logits)
 {
-    const attn__transformer_plan *plan = attn__generator_plan(g);
     const attn__kernels *kernels;
-    attn__value last, logits;
+    attn__value last;
     attn_status status = attn__kernels_for(call->ctx, plan->options.dtype, &kernels);
     if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, segments.count, plan->output.in, plan->options.dtype, &last);
-    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, segments.count, plan->output.out, plan->options.dtype, &logits);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, NULL, segments.count, plan->output.out, plan->options.dtype, logits);
     for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) {
         const attn_segment *s = &segments.at[i];
         view from = attn__view_rows(hidden->at, s->start + s->length - 1, 1), to = attn__view_rows(last.at, i, 1);
         status = kernels->copy(call->ctx, &from, 0, &to);
     }
-    if (status == ATTN_OK) status = attn__transformer_logits(call, plan, &last, &logits);
-    const size_t bytes = (size_t)(plan->output.out * attn__dtype_bytes(plan->options.dtype));
-    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) /* by no kernel: a call that is cancelled would leave some rows new */
-        memcpy((char *)g->logits + (size_t)owner[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
-    return status;
+    return status == ATTN_OK ? attn__transformer_logits(call, plan, &last, logits) : status;
 }
 
-attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *owner)
+attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *slot,
+                                 const int64_t *row)
 {
     const attn__transformer_plan *plan = attn__generator_plan(g);
     const attn__call call = {ctx, NULL, g->model.parameters};
     attn__stream stream;
     attn__segments keys, memory;
-    attn__value hidden;
-    attn_status status = place(ctx, g, segments, owner, &stream, &keys, &memory);
+    attn__value hidden, logits;
+    attn_status status = place(ctx, g, segments, slot, &stream, &keys, &memory);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
     if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, &stream, keys, memory, g->model.caches, &hidden);
-    if (status == ATTN_OK) status = last_logits(&call, g, &hidden, segments, owner);
-    for (int64_t i = 0; status == ATTN_OK && i < segments.count; i++) g->filled[owner[i]] += segments.at[i].length;
-    return status;
+    if (status == ATTN_OK) status = last_logits(&call, plan, &hidden, segments, &logits);
+    if (status != ATTN_OK) return status;
+    const size_t bytes = (size_t)(plan->output.out * attn__dtype_bytes(plan->options.dtype));
+    for (int64_t i = 0; i < segments.count; i++) { /* by no kernel: a call that is cancelled would leave some rows new */
+        memcpy((char *)g->logits + (size_t)row[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
+        g->filled[slot[i] / g->options.beam] = keys.at[i].length;
+    }
+    return ATTN_OK;
 }
 
 static void forget(attn_generator *g)
@@ -107,7 +108,7 @@ static attn_status reserve(attn_context *ctx, attn_generator *g, const attn__bat
 {
     attn__need need;
     attn_status status = attn__decoding_need(ctx, attn__generator_plan(g), batch->source_stream.segments, batch->target_stream.segments,
-                                             g->options.capacity, &need);
+                                             g->options.beam, g->options.capacity, &need);
     if (status == ATTN_OK) status = attn__worker_scratch_reserve(ctx, need.worker);
     if (status != ATTN_OK) return status;
     attn__arena_reset(ctx->scratch); /* the batch's places with it */
@@ -157,11 +158,12 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
         if (status != ATTN_OK) return status;
     }
     attn__segments segments = views.target_stream.segments;
-    int64_t *owner = attn__scratch(ctx, segments.count * (int64_t)sizeof *owner);
-    if (owner == NULL) return attn__arena_status(ctx->scratch);
-    for (int64_t s = 0; s < segments.count; s++) owner[s] = s;
+    int64_t *slot = attn__scratch(ctx, segments.count * (int64_t)sizeof *slot);
+    if (slot == NULL) return attn__arena_status(ctx->scratch);
+    for (int64_t s = 0; s < segments.count; s++) slot[s] = s * g->options.beam;
     if (plan->has_encoder) status = remember(&call, g, &views);
-    if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, owner);
+    if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, slot, slot);
+    if (status == ATTN_OK && g->beam != NULL) attn__beam_begin(g);
     g->prompted = status == ATTN_OK;
     return status;
 }

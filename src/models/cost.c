@@ -130,7 +130,7 @@ static attn_status read_decoding(attn_context *ctx, attn__dry *dry, attn__segmen
     const attn__transformer_plan *plan = attn__transformer_plan_of(dry->model);
     attn__reading read = {0};
     if (!plan->has_decoder || !plan->has_output) return ATTN_OK;
-    attn_status status = attn__read_decoding(ctx, dry, s, t, attn__longest(t), &read);
+    attn_status status = attn__read_decoding(ctx, dry, s, t, 1, attn__longest(t), &read);
     r->prompt = read.prompt;
     r->decode = read.decode;
     r->decode_bytes = peak(ctx, dry->model->parameters, 1, &read);

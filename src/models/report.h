@@ -26,9 +26,9 @@ void attn__grow(int64_t *total, int64_t a, int64_t b, int64_t c);
 /* One forward, with training one backward. Segments: of the sides the model has, readable. */
 attn_status attn__read_batch(attn_context *ctx, attn__dry *dry, int training, attn__segments source, attn__segments target,
                              attn__reading *out);
-/* Prompts of the target's segments (on the source's), caches for `capacity` tokens each, and the step that follows. */
-attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segments source, attn__segments target, int64_t capacity,
-                                attn__reading *out);
+/* Prompts of the target's segments (on the source's), caches for `beam` hypotheses of `capacity` tokens each, and the step that follows. */
+attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segments source, attn__segments target, int64_t beam,
+                                int64_t capacity, attn__reading *out);
 /* rows in sequences of longest, the last one perhaps shorter; errors are in dry */
 attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out);
 /* scratch of each thread for attention over segments of at most longest, by the kernels that ctx computes with */
@@ -39,5 +39,5 @@ int64_t attn__longest(attn__segments segments);
 attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out);
 /* What a generator's prompt and the steps after it take. */
 attn_status attn__decoding_need(attn_context *ctx, const attn__transformer_plan *plan, attn__segments source, attn__segments target,
-                                int64_t capacity, attn__need *out);
+                                int64_t beam, int64_t capacity, attn__need *out);
 #endif

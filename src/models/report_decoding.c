@@ -8,9 +8,10 @@ typedef struct session {
     attn__dry *dry;
     const attn__transformer_plan *plan;
     attn__call call;
-    attn__layer_cache *caches;                 /* [decoder layers] of addresses nobody reads */
-    attn_segment *step, *keys;                 /* [sequences] */
-    int64_t sequences, capacity, caches_bytes; /* bytes of the arrays */
+    attn__layer_cache *caches;                /* [decoder layers] of addresses nobody reads */
+    attn_segment *step, *keys, *memory;       /* [slots] */
+    int64_t sequences, beam, slots, capacity; /* slots: of the caches, sequences * beam */
+    int64_t caches_bytes;                     /* of the arrays */
 } session;
 
 static attn_status take(const session *s, int64_t a, int64_t b, int64_t c)
@@ -30,16 +31,18 @@ static attn_status open_session(session *s, int64_t source_rows)
     const attn__stack *decoder = &s->plan->decoder;
     void *memory = NULL;
     int64_t bytes = 0, rows = 0;
-    attn__grow(&bytes, s->sequences, 2, (int64_t)sizeof(attn_segment));
-    attn__grow(&bytes, decoder->side.layers, (int64_t)sizeof(attn__layer_cache), 1);
-    attn__grow(&rows, s->sequences, s->capacity, 1);
+    attn__grow(&s->slots, s->sequences, s->beam, 1);
+    attn__grow(&rows, s->slots, s->capacity, 1);
     if (rows > MOST_ROWS) return attn__fail_memory(s->dry->ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+    attn__grow(&bytes, s->slots, 3, (int64_t)sizeof(attn_segment));
+    attn__grow(&bytes, decoder->side.layers, (int64_t)sizeof(attn__layer_cache), 1);
     attn_status status = attn__allocate_zero(s->dry->ctx->memory, bytes, &memory);
     if (status != ATTN_OK) return attn__fail_memory(s->dry->ctx, status, "a decoding session");
     s->caches_bytes = bytes;
     s->caches = memory;
     s->step = (attn_segment *)(s->caches + decoder->side.layers);
-    s->keys = s->step + s->sequences;
+    s->keys = s->step + s->slots;
+    s->memory = s->keys + s->slots;
     for (int64_t i = 0; i < decoder->side.layers; i++) {
         const attn_attention_options *self = &decoder->layers[i].self.options, *cross = &decoder->layers[i].cross.options;
         s->caches[i].self.key = cache(s, rows, self->key_heads * self->head_size);
@@ -64,7 +67,7 @@ static int64_t generator_bytes(const session *s, int has_encoder)
     }
     attn__grow(&sum, s->sequences, SEQUENCE, 1);
     attn__grow(&sum, s->sequences, s->capacity, (int64_t)sizeof(int32_t));
-    attn__grow(&sum, s->sequences, s->plan->output.out, element);
+    attn__grow(&sum, s->slots, s->plan->output.out, element);
     return sum;
 }
 
@@ -74,16 +77,16 @@ static attn_status feed(const session *s, attn__segments segments, attn__segment
     const attn__transformer_plan *plan = s->plan;
     attn_context *ctx = s->dry->ctx;
     const view tokens = {(void *)(uintptr_t)64, segments.rows, 1, 1, 1, 0, ATTN_INT32, 0};
-    const attn__segments keys = {s->sequences, s->sequences * s->capacity, s->keys};
+    const attn__segments keys = {segments.count, s->slots * s->capacity, s->keys};
     attn__stream stream = {.segments = segments};
     attn__value hidden, last, logits;
     attn_status status = ATTN_OK;
-    for (int i = 0; status == ATTN_OK && i < 3; i++) status = take(s, s->sequences, (int64_t)sizeof(attn_segment), 1);
+    for (int i = 0; status == ATTN_OK && i < 3; i++) status = take(s, segments.count, (int64_t)sizeof(attn_segment), 1);
     if (status == ATTN_OK) status = attn__places_expand(ctx, ctx->scratch, segments, segments.rows, &stream.places);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens.rows, plan->output.in, plan->options.dtype, &hidden);
     if (status == ATTN_OK) status = attn__transformer_decode(&s->call, plan, &tokens, &stream, keys, memory, s->caches, &hidden);
-    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, s->sequences, plan->output.in, plan->options.dtype, &last);
-    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, s->sequences, plan->output.out, plan->options.dtype, &logits);
+    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.in, plan->options.dtype, &last);
+    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.out, plan->options.dtype, &logits);
     return status == ATTN_OK ? attn__transformer_logits(&s->call, plan, &last, &logits) : status;
 }
 
@@ -112,33 +115,56 @@ static attn_status prompt(const session *s, attn__segments source, attn__segment
 {
     attn_status status = take(s, target.rows, 2 * (int64_t)sizeof(int64_t), 1); /* the batch as it is checked */
     if (status == ATTN_OK) status = take(s, target.count, (int64_t)sizeof(attn_segment), 1);
-    for (int64_t i = 0; i < s->sequences; i++) s->keys[i] = (attn_segment){i * s->capacity, target.at[i].length, 0, i};
+    for (int64_t i = 0; i < s->sequences; i++) s->keys[i] = (attn_segment){i * s->beam * s->capacity, target.at[i].length, 0, i};
     if (status == ATTN_OK) status = take(s, s->sequences, (int64_t)sizeof(int64_t), 1);
     if (status == ATTN_OK && s->plan->has_encoder) status = remember(s, source);
     return status == ATTN_OK ? feed(s, target, source) : status;
 }
 
-/* one token for each sequence: chosen, scored, fed */
-static attn_status step(const session *s, attn__segments source, attn__segments target, int full)
+/* the choice of a token for each sequence, and its score */
+static attn_status choose(const session *s, const attn__kernels *kernels)
 {
-    const attn__kernels *kernels;
     attn_context *ctx = s->dry->ctx;
-    const attn__segments segments = {s->sequences, s->sequences, s->step};
     const view logits = cache(s, s->sequences, s->plan->output.out);
-    attn_status status = attn__kernels_for(ctx, s->plan->options.dtype, &kernels);
-    for (int64_t i = 0; i < s->sequences; i++) {
-        s->step[i] = (attn_segment){i, 1, target.at[i].length, i};
-        s->keys[i] = (attn_segment){i * s->capacity, full ? s->capacity : target.at[i].length + 1, 0, i};
-    }
-    if (status == ATTN_OK) status = take(s, s->sequences, (int64_t)sizeof(int32_t), 1);
+    view log_p = logits;
+    attn_status status = take(s, s->sequences, (int64_t)sizeof(int32_t), 1);
     if (status == ATTN_OK) status = take(s, s->sequences, (int64_t)sizeof(double), 1);
     if (status == ATTN_OK) status = kernels->next_token(ctx, &logits, 1, 0, 1, NULL, NULL);
     const int64_t each[4] = {sizeof(int32_t), sizeof(int64_t), sizeof(attn_segment), sizeof(double)};
     for (int i = 0; status == ATTN_OK && i < 4; i++) status = take(s, s->sequences, each[i], 1);
     if (status == ATTN_OK) status = take(s, logits.rows, logits.width, attn__dtype_bytes(logits.dtype));
+    return status == ATTN_OK ? kernels->softmax(ctx, &logits, 1, &log_p) : status;
+}
+
+/* the candidates of beam search, one sequence after another (generation/beam_step.c) */
+static attn_status choose_beams(const session *s, const attn__kernels *kernels)
+{
+    attn_context *ctx = s->dry->ctx;
+    const view logits = cache(s, s->beam, s->plan->output.out);
     view log_p = logits;
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn_status status = take(s, logits.rows, logits.width, attn__dtype_bytes(logits.dtype));
     if (status == ATTN_OK) status = kernels->softmax(ctx, &logits, 1, &log_p);
-    return status == ATTN_OK ? feed(s, segments, source) : status;
+    attn__arena_rewind(ctx->scratch, mark);
+    const int64_t each[4] = {sizeof(int32_t), sizeof(int64_t), sizeof(int64_t), sizeof(attn_segment)};
+    for (int i = 0; status == ATTN_OK && i < 4; i++) status = take(s, s->slots, each[i], 1);
+    return status;
+}
+
+/* one token for each sequence, or for each of its hypotheses: chosen, scored, fed */
+static attn_status step(const session *s, attn__segments source, attn__segments target, int full)
+{
+    const attn__kernels *kernels;
+    const attn__segments segments = {s->slots, s->slots, s->step}, memory = {s->slots, source.rows, s->memory};
+    attn_status status = attn__kernels_for(s->dry->ctx, s->plan->options.dtype, &kernels);
+    for (int64_t i = 0; i < s->slots; i++) {
+        const attn_segment *prompt = &target.at[i / s->beam];
+        s->step[i] = (attn_segment){i, 1, prompt->length, i / s->beam};
+        s->keys[i] = (attn_segment){i * s->capacity, full ? s->capacity : prompt->length + 1, 0, i / s->beam};
+        s->memory[i] = source.at[i / s->beam];
+    }
+    if (status == ATTN_OK) status = s->beam > 1 ? choose_beams(s, kernels) : choose(s, kernels);
+    return status == ATTN_OK ? feed(s, segments, memory) : status;
 }
 
 static attn_status run(const session *s, attn__segments source, attn__segments target, attn__reading *r)
@@ -156,10 +182,10 @@ static attn_status run(const session *s, attn__segments source, attn__segments t
     return status == ATTN_OK ? step(s, source, target, 1) : status; /* the last one there is room for */
 }
 
-attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segments source, attn__segments target, int64_t capacity,
-                                attn__reading *r)
+attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segments source, attn__segments target, int64_t beam,
+                                int64_t capacity, attn__reading *r)
 {
-    session s = {.dry = dry, .plan = attn__transformer_plan_of(dry->model), .sequences = target.count, .capacity = capacity};
+    session s = {.dry = dry, .plan = attn__transformer_plan_of(dry->model), .sequences = target.count, .beam = beam, .capacity = capacity};
     s.call = (attn__call){dry->ctx, NULL, dry->model->parameters};
     if (!s.plan->has_encoder) source = (attn__segments){target.count, 0, target.at};
     int64_t longest = attn__longest(source), room, live, peak, allocations;
@@ -178,14 +204,14 @@ attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segment
 }
 
 attn_status attn__decoding_need(attn_context *ctx, const attn__transformer_plan *plan, attn__segments source, attn__segments target,
-                                int64_t capacity, attn__need *out)
+                                int64_t beam, int64_t capacity, attn__need *out)
 {
     attn__dry dry;
     attn__reading reading = {0};
     attn_status status = attn__dry_open(ctx, &plan->options, &dry);
     if (status != ATTN_OK) return status;
     status = attn__dry_masks(&dry, plan);
-    if (status == ATTN_OK) status = attn__read_decoding(ctx, &dry, source, target, capacity, &reading);
+    if (status == ATTN_OK) status = attn__read_decoding(ctx, &dry, source, target, beam, capacity, &reading);
     if (status != ATTN_OK) return attn__dry_fail(ctx, &dry, status);
     attn__dry_close(&dry);
     *out = reading.need;

@@ -53,10 +53,12 @@ static void creating(void **state)
         if (i != 0) WRONG_INT64(t, 2, attn_generator_options, top_k, none[i], ATTN_ERROR_INVALID_ARGUMENT);
         if (i != 0) WRONG_INT64(t, 2, attn_generator_options, stop_count, none[i], ATTN_ERROR_INVALID_ARGUMENT);
     }
-    WRONG_INT64(t, 2, attn_generator_options, beam, 2, ATTN_ERROR_UNSUPPORTED);
     WRONG_POINTER_FIELD(t, 2, attn_generator_options, stops, NULL, ATTN_ERROR_INVALID_ARGUMENT);
-    const uint64_t sequences = offsetof(attn_generator_options, sequences), capacity = offsetof(attn_generator_options, capacity);
+    const uint64_t sequences = offsetof(attn_generator_options, sequences), beam = offsetof(attn_generator_options, beam),
+                   capacity = offsetof(attn_generator_options, capacity);
     wrong_field(t, 2, sequences, 8, &(int64_t){INT64_MAX}, ATTN_ERROR_TOO_LARGE, "caches");
+    wrong_field(t, 2, beam, 8, &(int64_t){INT64_MAX}, ATTN_ERROR_TOO_LARGE, "caches");
+    wrong_field(t, 2, beam, 8, &(int64_t){INT64_MAX / 64}, ATTN_ERROR_TOO_LARGE, "caches");
     wrong_field(t, 2, capacity, 8, &(int64_t){INT64_MAX}, ATTN_ERROR_TOO_LARGE, "caches");
     wrong_field(t, 2, capacity, 8, &(int64_t){INT64_MAX / 64}, ATTN_ERROR_TOO_LARGE, "caches");
     WRONG_REALS(t, 2, attn_generator_options, temperature, 0, NAN);
@@ -247,8 +249,10 @@ static void results(calls *t, session *s)
     wrong_number(t, 2, -1, ATTN_ERROR_INVALID_ARGUMENT, "sequence");
     wrong_number(t, 2, 2, ATTN_ERROR_INVALID_ARGUMENT, "sequence");
     wrong_number(t, 2, INT64_MAX, ATTN_ERROR_INVALID_ARGUMENT, "sequence");
-    wrong_number(t, 3, 1, ATTN_ERROR_INVALID_ARGUMENT, "rank");
+    wrong_number(t, 3, 1, ATTN_ERROR_END_OF_DATA, "rank");
+    wrong_number(t, 3, INT64_MAX, ATTN_ERROR_END_OF_DATA, "rank");
     wrong_number(t, 3, -1, ATTN_ERROR_INVALID_ARGUMENT, "rank");
+    wrong_number(t, 3, INT64_MIN, ATTN_ERROR_INVALID_ARGUMENT, "rank");
     wrong_number(t, 4, -1, ATTN_ERROR_INVALID_ARGUMENT, "capacity");
     t->loose = place_of(t, 6); /* what is needed */
     wrong_number(t, 4, 0, ATTN_ERROR_FULL, "capacity");
@@ -266,6 +270,58 @@ static void sessions(void **state)
     prompts(t, &s);
     going_on(t, &s);
     results(t, &s);
+    attn_generator_free(s.generator);
+    model_batch_close(&s.batch);
+    calls_close(t);
+}
+
+static void stepped(calls *t)
+{
+    session *s = t->user;
+    int32_t tokens[2], finished[2];
+    prompted(t);
+    OK(t->ctx, attn_generator_step(t->ctx, s->generator, 2, tokens, finished));
+}
+
+/* the rows of step, accept and result again, for a generator with a beam */
+static void beams(void **state)
+{
+    calls *t = calls_open(ATTN_BACKEND_BLAS);
+    const attn_transformer_options model = model_options(1, 1);
+    static const int32_t good[2] = {1, 2};
+    attn_generator_options o = options_of(t);
+    session s;
+    (void)state;
+    o.beam = 3;
+    OK(t->ctx, attn_generator_create(t->ctx, t->live[TRANSFORMER], &o, &s.generator));
+    model_batch_open(t->ctx, &s.batch, &model, 2, (int64_t[]){2, 3}, (int64_t[]){1, 3}, 3);
+    ROW(t, attn_generator_step, step);
+    arg_context(t);
+    arg_handle(t, "generator", GENERATOR, s.generator, 0);
+    arg_number(t, "count", 2);
+    arg_result(t, "tokens", 2 * sizeof(int32_t), 0);
+    arg_result(t, "finished", 2 * sizeof(int32_t), 0);
+    t->user = &s;
+    t->before = prompted;
+    check_row(t);
+    wrong_counts(t, 2);
+    wrong_number(t, 2, 6, ATTN_ERROR_SHAPE, "count"); /* of sequences, not of hypotheses */
+
+    ROW(t, attn_generator_result, result);
+    arg_context(t);
+    arg_handle(t, "generator", GENERATOR, s.generator, 0);
+    arg_number(t, "sequence", 1);
+    arg_number(t, "rank", 0);
+    arg_number(t, "capacity", 3);
+    arg_result(t, "tokens", sizeof(int32_t), 0);
+    arg_result(t, "count", sizeof(int64_t), 0);
+    arg_result(t, "score", sizeof(double), NULLABLE);
+    t->user = &s;
+    t->before = stepped; /* three live texts */
+    check_row(t);
+    wrong_number(t, 3, 3, ATTN_ERROR_END_OF_DATA, "rank");
+    wrong_number(t, 3, -1, ATTN_ERROR_INVALID_ARGUMENT, "rank");
+    FAILS(t->ctx, attn_generator_accept(t->ctx, s.generator, 2, good), ATTN_ERROR_BAD_STATE, "generator");
     attn_generator_free(s.generator);
     model_batch_close(&s.batch);
     calls_close(t);
@@ -308,6 +364,7 @@ static void token_prompts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(creating), cmocka_unit_test(sessions), cmocka_unit_test(token_prompts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(creating), cmocka_unit_test(sessions), cmocka_unit_test(beams),
+                                       cmocka_unit_test(token_prompts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

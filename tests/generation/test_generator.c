@@ -190,7 +190,8 @@ static void test_errors(void **state)
     FAILS(ctx, attn_generator_step(ctx, s.generator, 2, tokens, NULL), ATTN_ERROR_INVALID_ARGUMENT, "finished");
     FAILS(ctx, attn_generator_logits(ctx, s.generator, NULL), ATTN_ERROR_INVALID_ARGUMENT, "logits");
     FAILS(ctx, attn_generator_result(ctx, s.generator, 2, 0, 2, tokens, &count, NULL), ATTN_ERROR_INVALID_ARGUMENT, "sequence");
-    FAILS(ctx, attn_generator_result(ctx, s.generator, 0, 1, 2, tokens, &count, NULL), ATTN_ERROR_INVALID_ARGUMENT, "rank");
+    FAILS(ctx, attn_generator_result(ctx, s.generator, 0, -1, 2, tokens, &count, NULL), ATTN_ERROR_INVALID_ARGUMENT, "rank");
+    FAILS(ctx, attn_generator_result(ctx, s.generator, 0, 1, 2, tokens, &count, NULL), ATTN_ERROR_END_OF_DATA, "rank");
     FAILS(ctx, attn_generator_accept(ctx, NULL, 2, tokens), ATTN_ERROR_INVALID_ARGUMENT, "generator");
     expect_recomputed(&s, 1e-5, "after errors"); /* none of them did anything */
     const struct {
@@ -200,8 +201,8 @@ static void test_errors(void **state)
         double value;
         attn_status status;
     } options[] = {{"sequences", offsetof(attn_generator_options, sequences), 1, 0, ATTN_ERROR_INVALID_ARGUMENT},
-                   {"beam", offsetof(attn_generator_options, beam), 1, 2, ATTN_ERROR_UNSUPPORTED},
                    {"beam", offsetof(attn_generator_options, beam), 1, 0, ATTN_ERROR_INVALID_ARGUMENT},
+                   {"memory", offsetof(attn_generator_options, beam), 1, 9e18, ATTN_ERROR_TOO_LARGE},
                    {"capacity", offsetof(attn_generator_options, capacity), 1, 0, ATTN_ERROR_INVALID_ARGUMENT},
                    {"top_k", offsetof(attn_generator_options, top_k), 1, -1, ATTN_ERROR_INVALID_ARGUMENT},
                    {"temperature", offsetof(attn_generator_options, temperature), 0, -1, ATTN_ERROR_INVALID_ARGUMENT},

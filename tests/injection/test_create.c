@@ -221,6 +221,7 @@ static attn_status make_generator(world *w)
     o.stop_count = 2;
     o.stops = (const int32_t[]){3, 4};
     o.sequences = 2;
+    o.beam = w->variant > 1 ? 3 : 1;
     return status == ATTN_OK ? attn_generator_create(w->ctx, w->model, &o, &w->generator) : status;
 }
 
@@ -329,6 +330,7 @@ static void test_on_models(void **state)
         {"a trainer", set_up_model, make_trainer, result_trainer, NULL, 0, 0},
         {"a generator", set_up_model, make_generator, result_generator, NULL, 0, 0},
         {"a generator with an encoder", set_up_model, make_generator, result_generator, NULL, 0, 1},
+        {"a generator with a beam", set_up_model, make_generator, result_generator, NULL, 0, 2},
     };
     (void)state;
     run_scenarios(all, COUNT_OF(all));

@@ -1,7 +1,7 @@
 #include "injection/scenario.h"
 
 /* A decoding session without memory: a prompt or a step happens or it does not, and what follows is the same text. */
-enum { ENCODER = 1, SEQUENCES = 2, STEPS = 5 };
+enum { ENCODER = 1, BEAM = 2, SEQUENCES = 2, STEPS = 5 };
 static void set_up(world *w)
 {
     attn_generator_options o;
@@ -13,6 +13,7 @@ static void set_up(world *w)
     o.top_p = 0.9;
     o.stop_count = 1;
     o.stops = (const int32_t[]){4};
+    if (w->variant & BEAM) o.beam = 3;
     OK(w->ctx, attn_generator_create(w->ctx, w->model, &o, &w->generator));
     model_batch_open(w->ctx, &w->batch, &m, SEQUENCES, (const int64_t[]){3, 2}, (const int64_t[]){2, 4}, 3);
 }
@@ -40,9 +41,14 @@ static void result(world *w)
         int32_t tokens[16];
         int64_t count = 0;
         double score = 0;
-        OK(w->ctx, attn_generator_result(w->ctx, w->generator, s, 0, 16, tokens, &count, &score));
-        note(w, tokens, count * 4);
-        note(w, &score, sizeof score);
+        attn_status status = ATTN_OK;
+        for (int64_t rank = 0; status == ATTN_OK; rank++) {
+            status = attn_generator_result(w->ctx, w->generator, s, rank, 16, tokens, &count, &score);
+            if (status == ATTN_ERROR_END_OF_DATA) break;
+            OK(w->ctx, status);
+            note(w, tokens, count * 4);
+            note(w, &score, sizeof score);
+        }
     }
 }
 
@@ -99,6 +105,7 @@ static void test_prompts(void **state)
 {
     static const scenario all[] = {{"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN, 0},
                                    {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN, ENCODER},
+                                   {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN, ENCODER | BEAM},
                                    {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
@@ -108,6 +115,8 @@ static void test_steps(void **state)
 {
     static const scenario all[] = {{"steps", set_up_prompted, steps, result, NULL, EACH_AGAIN, 0},
                                    {"steps with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER},
+                                   {"steps of a beam", set_up_prompted, steps, result, NULL, EACH_AGAIN, BEAM},
+                                   {"steps of a beam with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM},
                                    {"a choice of the caller's", set_up_prompted, accept, result, NULL, EACH_AGAIN, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
