@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "commands.h"
+#include "evaluate_pairs.h"
 #include "interrupt.h"
 #include "message.h"
 #include "model_file.h"
@@ -11,14 +12,26 @@
 
 typedef struct settings {
     const char *model, *data;
-    int64_t threads;
-    int32_t json;
+    int64_t threads, beam, batch;
+    double length_penalty;
+    int32_t json, task;
 } settings;
+
+enum { TASK_OF_MODEL = 0, TASK_OF_TEXT = 1, TASK_OF_PAIRS = 2 };
+static const char *const tasks[] = {"auto", "lm", "seq2seq", NULL};
 
 static const flag flags[] = {
     {"model", FLAG_TEXT, FLAG_FREE, offsetof(settings, model), "DIR", NULL, "needed", "the folder that \"attn train\" wrote", "Flags", NULL,
      0, 0},
-    {"data", FLAG_TEXT, FLAG_FREE, offsetof(settings, data), "FILE", NULL, "needed", "the text to predict", NULL, NULL, 0, 0},
+    {"data", FLAG_TEXT, FLAG_FREE, offsetof(settings, data), "FILE", NULL, "needed",
+     "the text to predict, or pairs: source, tab, target on every line", NULL, NULL, 0, 0},
+    {"task", FLAG_CHOICE, FLAG_FREE, offsetof(settings, task), "NAME", "auto", NULL, "what the model must be for; auto: what it is for",
+     NULL, tasks, 0, 0},
+    {"beam", FLAG_INTEGER, FLAG_FREE, offsetof(settings, beam), "N", "5", NULL, "pairs: hypotheses kept at each step; 1 is greedy", NULL,
+     NULL, 1, 1000},
+    {"length-penalty", FLAG_REAL, FLAG_FREE, offsetof(settings, length_penalty), "X", "1", NULL, "pairs: as in \"attn decode\"", NULL, NULL,
+     -100, 100},
+    {"batch", FLAG_INTEGER, FLAG_FREE, offsetof(settings, batch), "N", "64", NULL, "pairs decoded together", NULL, NULL, 1, 100000},
     {"threads", FLAG_INTEGER, FLAG_FREE, offsetof(settings, threads), "N", NULL, "default all processors", "threads that compute", NULL,
      NULL, 1, 256},
     {"json", FLAG_SWITCH, FLAG_FREE, offsetof(settings, json), "", NULL, NULL, "print a JSON object", NULL, NULL, 0, 0},
@@ -79,17 +92,29 @@ static int run_eval(int argc, char **argv)
         status = fail(EXIT_INPUT, "--model: needed, the folder of a model (\"attn help eval\" shows an example)");
     if (status == 0 && s.data == NULL)
         status = fail(EXIT_INPUT, "--data: needed, the text to predict (\"attn help eval\" shows an example)");
-    return status == 0 ? with_model(s.threads, s.model, evaluate_file, &s) : status;
+    int pairs = 0;
+    if (status == 0) status = holds_pairs(s.model, &pairs);
+    if (status == 0 && s.task != TASK_OF_MODEL && pairs != (s.task == TASK_OF_PAIRS))
+        status = fail(EXIT_INPUT, "--task: got \"%s\", but %s holds a model for %s", tasks[s.task], s.model,
+                      tasks[pairs ? TASK_OF_PAIRS : TASK_OF_TEXT]);
+    if (status != 0 || !pairs) return status == 0 ? with_model(s.threads, s.model, evaluate_file, &s) : status;
+    const pair_evaluation wanted = {s.model, s.data, s.beam, s.batch, s.threads, s.length_penalty, s.json, 0};
+    return evaluate_pairs(&wanted);
 }
 
 const command eval_command = {
     "eval",
-    "say how well a model predicts a text",
+    "say how well a model predicts a text, or turns sources into targets",
     "  attn eval --model DIR --data FILE [--json]\n",
     "Predicts every token of the text but the first, in windows of the model's context that do not overlap, and prints the\n"
     "mean loss in nats (the negative logarithm of the probability that the model gave to what came), the perplexity\n"
-    "(e to the loss: as if so many tokens were equally likely) and how many tokens were predicted.\n",
+    "(e to the loss: as if so many tokens were equally likely) and how many tokens were predicted.\n"
+    "\n"
+    "Of a model of pairs: decodes every source by beam search and prints how many targets are wrong (word error), the edits\n"
+    "that would mend them for each hundred tokens (token error), the loss without smoothing, and the expected calibration\n"
+    "error: how far the probability of the likeliest token is from how often it is right, in 15 bins.\n",
     "  attn eval --model run --data other.txt\n"
-    "  attn eval --model run --data other.txt --json\n",
+    "  attn eval --model run --data other.txt --json\n"
+    "  attn eval --model run --data test.tsv --beam 5\n",
     &flag_table,
     run_eval};

@@ -43,6 +43,20 @@ int load_model(attn_context *ctx, const char *place, attn_transformer **out)
     return status == ATTN_OK ? 0 : fail_call(ctx, status, NULL);
 }
 
+int holds_pairs(const char *place, int *out)
+{
+    char path[PATH_ROOM];
+    int64_t bytes = 0;
+    attn_context *ctx = NULL;
+    int status = find_model(place, path);
+    if (status == 0) status = open_context(1, 0, &ctx);
+    attn_status found = status == 0 ? attn_file_metadata(ctx, path, SOURCE_VOCABULARY_KEY, 0, NULL, &bytes) : ATTN_ERROR_END_OF_DATA;
+    *out = found == ATTN_ERROR_FULL;
+    if (found != ATTN_ERROR_FULL && found != ATTN_ERROR_END_OF_DATA) status = fail_call(ctx, found, NULL);
+    attn_context_free(ctx);
+    return status;
+}
+
 int load_vocabulary(attn_context *ctx, const char *place, const attn_transformer *model, attn_vocabulary **out)
 {
     const char *text = attn_transformer_metadata(model, VOCABULARY_KEY);

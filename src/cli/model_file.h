@@ -8,6 +8,8 @@
 #define LOG_FILE "log.jsonl"
 #define CHART_FILE "loss.svg"
 #define VOCABULARY_KEY "program.vocabulary"
+#define SOURCE_VOCABULARY_KEY "program.source_vocabulary"
+#define TARGET_VOCABULARY_KEY "program.target_vocabulary"
 #define SETTINGS_KEY "program.settings"
 
 /* A context with so many threads (ATTN_THREADS_ALL) and a seed. 0, or the exit status after one line. */
@@ -25,6 +27,9 @@ int with_model(int64_t threads, const char *place, model_reader *read, const voi
 
 /* Metadata of a file, to be freed by the caller. */
 int read_metadata(attn_context *ctx, const char *path, const char *key, char **out);
+
+/* Whether it is a model of pairs, with a vocabulary for each side. */
+int holds_pairs(const char *place, int *out);
 
 /* A decoder over tokens, as all commands but info need it. */
 int check_decoder(const char *place, const attn_transformer_options *options);

@@ -53,6 +53,14 @@ static int set_choice(const flag *f, const char *text, char *at)
     return fail(EXIT_INPUT, "--%s: got \"%.100s\", expected %s", f->name, text, words);
 }
 
+static int add_to_list(const flag *f, const char *text, flag_list *list)
+{
+    if (list->count >= (int64_t)f->most || list->count >= MOST_LISTED)
+        return fail(EXIT_INPUT, "--%s: given more than %.0f times", f->name, f->most);
+    list->at[list->count++] = text;
+    return 0;
+}
+
 int set_flag(const flag *f, const char *text, void *values)
 {
     char *at = (char *)values + f->offset;
@@ -61,6 +69,7 @@ int set_flag(const flag *f, const char *text, void *values)
     double real;
     switch (f->kind) {
     case FLAG_TEXT: memcpy(at, &text, sizeof text); return 0;
+    case FLAG_LIST: return add_to_list(f, text, (flag_list *)(void *)at);
     case FLAG_INTEGER:
         if (!read_integer(text, &whole) || (double)whole < f->least || (double)whole > f->most)
             return fail(EXIT_INPUT, "--%s: got \"%.100s\", expected a whole number from %.0f to %.0f", f->name, text, f->least, f->most);

@@ -6,6 +6,7 @@
 /* Flags as a table: "--name value" or "--name=value"; a switch has no value. The last one wins when a flag is given twice. */
 typedef enum flag_kind {
     FLAG_TEXT,    /* const char * */
+    FLAG_LIST,    /* flag_list: each time the flag is given it takes one more text, up to `most` */
     FLAG_INTEGER, /* int64_t */
     FLAG_SEED,    /* uint64_t */
     FLAG_REAL,    /* double */
@@ -15,6 +16,12 @@ typedef enum flag_kind {
 
 /* Whether a run keeps a flag for its resumption. */
 enum { FLAG_FREE = 0, FLAG_KEPT = 1, FLAG_MODEL = 2 /* kept when given; changes the preset */ };
+
+enum { MOST_LISTED = 16 };
+typedef struct flag_list {
+    const char *at[MOST_LISTED];
+    int64_t count;
+} flag_list;
 
 typedef struct flag {
     const char *name; /* without dashes */

@@ -47,8 +47,9 @@ static int read_entry(const char *line, size_t length, log_entry *out)
     const json_t *step = json_object_get(object, "step");
     int good = json_is_integer(step);
     if (good)
-        *out = (log_entry){json_integer_value(step), number(object, "loss"),      number(object, "valid_loss"),
-                           number(object, "lr"),     number(object, "grad_norm"), number(object, "tokens_per_second")};
+        *out = (log_entry){json_integer_value(step),     number(object, "loss"),       number(object, "valid_loss"),
+                           number(object, "lr"),         number(object, "grad_norm"),  number(object, "tokens_per_second"),
+                           number(object, "word_error"), number(object, "token_error")};
     json_decref(object);
     return good;
 }
@@ -118,6 +119,10 @@ static int64_t print_entry(char line[LINE], const log_entry *entry)
     print_number(line, "lr", "%.7g", entry->rate);
     print_number(line, "grad_norm", "%.7g", entry->gradient_norm);
     print_number(line, "tokens_per_second", "%.0f", entry->tokens_per_second);
+    if (isfinite(entry->word_error)) {
+        print_number(line, "word_error", "%.7g", entry->word_error);
+        print_number(line, "token_error", "%.7g", entry->token_error);
+    }
     strcat(line, "}\n");
     return (int64_t)strlen(line);
 }
@@ -199,6 +204,8 @@ int log_add(run_log *log, const log_entry *entry, const char **problem)
     log_entry kept = *entry;
     kept.loss = as_written(entry->loss);
     kept.valid_loss = as_written(entry->valid_loss);
+    kept.word_error = as_written(entry->word_error);
+    kept.token_error = as_written(entry->token_error);
     int error = remember(log, &kept) == 0 ? write_missing(log) : ENOMEM;
     *problem = error != 0 ? strerror(error) : NULL;
     return error != 0;

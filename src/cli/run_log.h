@@ -6,6 +6,7 @@
 typedef struct log_entry {
     int64_t step;
     double loss, valid_loss, rate, gradient_norm, tokens_per_second;
+    double word_error, token_error; /* of the validation pairs, in per cent */
 } log_entry;
 
 /* DIR/log.jsonl: a JSON object a line, and the same in memory for the chart. */

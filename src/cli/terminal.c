@@ -77,6 +77,7 @@ int terminal_progress(const progress *p, int report)
     readable_count(p->step, step);
     readable_count(p->steps, steps);
     if (!isnan(p->valid_loss)) snprintf(valid, sizeof valid, "  valid %6.4f", p->valid_loss);
+    if (!isnan(p->word_error)) snprintf(valid + strlen(valid), sizeof valid - strlen(valid), "  wrong %5.2f %%", p->word_error);
     readable_count((int64_t)p->tokens_per_second, speed);
     readable_time(p->seconds_left, left);
     printf("%sstep %*s/%s  loss %6.4f%s  %9s tokens/s  %s left%s", on_terminal ? "\r" : "", (int)strlen(steps), step, steps, p->loss, valid,

@@ -5,7 +5,7 @@
 /* What a run has to say at a moment. */
 typedef struct progress {
     int64_t step, steps;
-    double loss, valid_loss; /* NAN: not evaluated */
+    double loss, valid_loss, word_error; /* NAN: not evaluated */
     double tokens_per_second, seconds_left;
 } progress;
 

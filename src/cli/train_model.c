@@ -26,6 +26,13 @@ int read_preset(attn_context *ctx, const char *name, attn_transformer_options *o
     return fail(EXIT_INPUT, "--preset: got \"%.100s\", expected one of %s; the nearest is %s", name, words, best);
 }
 
+/* an encoder and a decoder */
+static int as_sequence_model(const char *preset, const attn_transformer_options *o)
+{
+    if (o->encoder_layers > 0 && o->decoder_layers > 0 && o->output_head && o->patch_values == 0) return 0;
+    return fail(EXIT_INPUT, "--preset: \"%.100s\" has no encoder and decoder, and --task seq2seq trains both", preset);
+}
+
 /* the preset's decoder alone, which predicts the next token */
 static int as_language_model(const char *preset, attn_transformer_options *o)
 {
@@ -65,10 +72,15 @@ static void set_sizes(const train_settings *s, attn_transformer_options *o)
 {
     int by_width = fabs(o->embedding_scale - sqrt((double)o->width)) < 1e-9; /* the original's scale follows the width */
     if (GIVEN(layers)) o->decoder_layers = s->layers;
+    if (GIVEN(layers) && o->encoder_layers > 0) o->encoder_layers = s->layers;
+    if (GIVEN(encoder_layers)) o->encoder_layers = s->encoder_layers;
     if (GIVEN(heads)) o->heads = s->heads;
     if (GIVEN(width)) o->width = s->width;
     if (GIVEN(heads) || GIVEN(width)) o->head_size = ATTN_DERIVED;
     if (GIVEN(feed_forward)) o->feed_forward = s->feed_forward;
+    if (GIVEN(decoder_width)) o->decoder_width = s->decoder_width;
+    if (GIVEN(decoder_heads)) o->decoder_heads = s->decoder_heads;
+    if (GIVEN(decoder_feed_forward)) o->decoder_feed_forward = s->decoder_feed_forward;
     if (GIVEN(context)) o->context = s->context;
     if (by_width && o->width != 1) o->embedding_scale = sqrt((double)o->width);
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
@@ -85,24 +97,30 @@ static void set_parts(const train_settings *s, attn_transformer_options *o)
     if (GIVEN(norm_epsilon)) o->norm_epsilon = s->norm_epsilon;
     if (GIVEN(positions)) o->positions = s->positions;
     if (GIVEN(tie)) o->tie = s->tie;
+    if (s->task == TASK_SEQ2SEQ) o->tie &= ~ATTN_TIE_SOURCE; /* two vocabularies */
     if (GIVEN(no_bias)) o->attention_bias = o->feed_forward_bias = o->norm_bias = o->output_bias = 0;
     if (GIVEN(dropout)) o->dropout_embedding = o->dropout_attention = o->dropout_sublayer = s->dropout;
+    if (GIVEN(dropout_attention)) o->dropout_attention = s->dropout_attention;
+    if (GIVEN(dropout_activation)) o->dropout_activation = s->dropout_activation;
 }
 
-int model_of_settings(attn_context *ctx, const train_settings *s, int64_t vocabulary, attn_transformer_options *out)
+int model_of_settings(attn_context *ctx, const train_settings *s, int64_t source_vocabulary, int64_t target_vocabulary, int64_t context,
+                      attn_transformer_options *out)
 {
     attn_transformer_options o;
     int status = read_preset(ctx, s->preset, &o);
-    if (status == 0) status = as_language_model(s->preset, &o);
+    if (status == 0) status = s->task == TASK_SEQ2SEQ ? as_sequence_model(s->preset, &o) : as_language_model(s->preset, &o);
     if (status != 0) return status;
+    if (context > 0) o.context = context;
     set_sizes(s, &o);
     set_parts(s, &o);
     if (GIVEN(initialisation)) status = set_initialisation(s->initialisation, &o);
     if (status != 0) return status;
     if (o.width % o.heads != 0 && o.head_size == ATTN_DERIVED)
         return fail(EXIT_INPUT, "--width: got %lld, expected a multiple of the %lld heads", (long long)o.width, (long long)o.heads);
-    if (o.head_size == ATTN_DERIVED) o.head_size = o.width / o.heads;
-    o.source_vocabulary = o.target_vocabulary = vocabulary;
+    if (o.head_size == ATTN_DERIVED && s->task == TASK_LM) o.head_size = o.width / o.heads;
+    o.source_vocabulary = source_vocabulary;
+    o.target_vocabulary = target_vocabulary;
     *out = o;
     return 0;
 }

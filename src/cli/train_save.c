@@ -18,33 +18,39 @@ void train_introduce(const train_run *run)
 {
     const train_settings *s = &run->settings;
     attn_transformer_options o;
-    char a[32], b[32], c[32], d[32];
+    char a[32], b[32], c[32];
     attn_transformer_options_init(&o, sizeof o);
     attn_transformer_get_options(run->ctx, run->model, &o);
-    printf("data      %s: %s %s, %s kinds; %s to train on, %s to validate\n", s->data, readable_count(run->tokens, a),
-           attn_vocabulary_symbols(run->vocabulary) == ATTN_SYMBOLS_BYTES ? "bytes" : "characters",
-           readable_count(attn_vocabulary_size(run->vocabulary), b), readable_count(run->trained_tokens, c),
-           readable_count(run->tokens - run->trained_tokens, d));
-    printf("model     %s: %lld layer%s, %lld head%s, width %lld, context %lld; %s parameters\n", s->preset, (long long)o.decoder_layers,
-           o.decoder_layers == 1 ? "" : "s", (long long)o.heads, o.heads == 1 ? "" : "s", (long long)o.width, (long long)o.context,
-           readable_count(run->parameters, a));
-    printf("training  %s steps of %s tokens on %d thread%s, an evaluation every %s; files in %s\n", readable_count(s->steps, a),
-           readable_count(s->batch * s->accumulate * run->context, b), run->threads, run->threads == 1 ? "" : "s",
-           readable_count(s->eval_every, c), s->out);
+    run->task->introduce(run);
+    printf("model     %s: ", s->preset);
+    if (o.encoder_layers > 0) printf("%lld encoder and ", (long long)o.encoder_layers);
+    printf("%lld %slayer%s, %lld head%s, width %lld, context %lld; %s parameters\n", (long long)o.decoder_layers,
+           o.encoder_layers > 0 ? "decoder " : "", o.decoder_layers == 1 ? "" : "s", (long long)o.heads, o.heads == 1 ? "" : "s",
+           (long long)o.width, (long long)o.context, readable_count(run->parameters, a));
+    printf("training  %s steps of %s%s tokens on %d thread%s, an evaluation every %s; files in %s\n", readable_count(s->steps, a),
+           s->task == TASK_LM ? "" : "about ", readable_count((int64_t)(run->step_tokens + 0.5), b), run->threads,
+           run->threads == 1 ? "" : "s", readable_count(s->eval_every, c), s->out);
     if (s->resume) printf("resumed   at step %s\n", readable_count(attn_trainer_steps(run->trainer), a));
     output_now();
+}
+
+static int describe(const train_run *run, char **out)
+{
+    const train_settings *s = &run->settings;
+    char count[32];
+    readable_count(run->parameters, count);
+    long long batch = s->batch * s->accumulate;
+    if (s->task == TASK_SEQ2SEQ)
+        return asprintf(out, "%s, %s parameters; batches of %lld pairs; seed %llu", s->preset, count, batch, (unsigned long long)s->seed);
+    return asprintf(out, "%s, %s parameters; batches of %lld windows of %lld %s; seed %llu", s->preset, count, batch,
+                    (long long)run->context, s->tokens == TOKENS_BYTES ? "bytes" : "characters", (unsigned long long)s->seed);
 }
 
 static int prepare_words(train_run *run)
 {
     const train_settings *s = &run->settings;
-    char count[32];
     if (run->chart_title == NULL && asprintf(&run->chart_title, "Learning %s", base_name(s->data)) < 0) run->chart_title = NULL;
-    if (run->chart_subtitle == NULL &&
-        asprintf(&run->chart_subtitle, "%s, %s parameters; batches of %lld windows of %lld %s; seed %llu", s->preset,
-                 readable_count(run->parameters, count), (long long)(s->batch * s->accumulate), (long long)run->context,
-                 s->tokens == TOKENS_BYTES ? "bytes" : "characters", (unsigned long long)s->seed) < 0)
-        run->chart_subtitle = NULL;
+    if (run->chart_subtitle == NULL && describe(run, &run->chart_subtitle) < 0) run->chart_subtitle = NULL;
     return run->chart_title == NULL || run->chart_subtitle == NULL;
 }
 
@@ -90,25 +96,39 @@ static void save_chart(train_run *run, int *said)
 /* a request to stop that came too late for a step must not stop the saving */
 static attn_status save_one(train_run *run, int checkpoint, const char *path)
 {
-    static const char *const keys[] = {SETTINGS_KEY, VOCABULARY_KEY};
+    static const char *const of_text[] = {SETTINGS_KEY, VOCABULARY_KEY};
+    static const char *const of_pairs[] = {SETTINGS_KEY, SOURCE_VOCABULARY_KEY, TARGET_VOCABULARY_KEY};
     char *settings = settings_text(&run->settings, checkpoint);
-    const char *const values[] = {settings, run->vocabulary_text};
+    int pairs = run->settings.task == TASK_SEQ2SEQ, count = pairs ? 3 : 2;
+    const char *const *keys = pairs ? of_pairs : of_text;
+    const char *const values[] = {settings, pairs ? run->vocabularies.source_text : run->vocabulary_text, run->vocabularies.target_text};
+    const attn_transformer *model = run->kept != NULL ? run->kept : run->model;
     attn_status status = settings != NULL ? ATTN_ERROR_CANCELLED : ATTN_ERROR_OUT_OF_MEMORY;
     for (int attempt = 0; attempt < 2 && status == ATTN_ERROR_CANCELLED; attempt++)
-        status = checkpoint ? attn_trainer_save(run->ctx, run->trainer, 2, keys, values, path)
-                            : attn_transformer_save(run->ctx, run->model, 2, keys, values, path);
+        status = checkpoint ? attn_trainer_save(run->ctx, run->trainer, count, keys, values, path)
+                            : attn_transformer_save(run->ctx, model, count, keys, values, path);
     free(settings);
     return status;
 }
 
+/* the last evaluation's model, if it is the best so far; without one, the model as it is */
+static int is_kept(const train_run *run)
+{
+    int64_t since = 0;
+    if (run->settings.task == TASK_LM) return 1;
+    const log_entry *best = train_best(run, &since);
+    return best == NULL || (since == 0 && best->step == attn_trainer_steps(run->trainer));
+}
+
+/* The model comes first: a run that ends between the two goes on from the checkpoint before, and makes the same model again. */
 void train_save(train_run *run)
 {
     static const char *const names[] = {MODEL_FILE, CHECKPOINT_FILE};
     char path[PATH_ROOM];
     int said = 0;
     keep_folder(run);
-    for (int checkpoint = 1; checkpoint >= 0; checkpoint--) {
-        if (path_in(run->settings.out, names[checkpoint], path) != 0) continue;
+    for (int checkpoint = 0; checkpoint <= 1; checkpoint++) {
+        if ((!checkpoint && !is_kept(run)) || path_in(run->settings.out, names[checkpoint], path) != 0) continue;
         attn_status status = save_one(run, checkpoint, path);
         if (status == ATTN_OK) continue;
         const char *why = attn_context_last_error(run->ctx);

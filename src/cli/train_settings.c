@@ -18,9 +18,32 @@ static void set_given(train_settings *s, const char *name)
     s->from.given[find_flag(&train_flags, name)] = 1;
 }
 
-/* numbers that follow from others, as if they had been given */
+/* flags that have a meaning for one task alone */
+static int check_task(const train_settings *s)
+{
+    static const char *const of_pairs[] = {
+        "valid",        "source", "target", "threshold", "encoder-layers", "decoder-width", "decoder-heads", "decoder-feed-forward",
+        "batch-tokens", "bucket", "choose", "average",   "patience"};
+    static const char *const of_text[] = {"tokens"};
+    int pairs = s->task == TASK_SEQ2SEQ;
+    for (size_t i = 0; !pairs && i < sizeof of_pairs / sizeof *of_pairs; i++)
+        if (given(s, of_pairs[i])) return fail(EXIT_INPUT, "--%s: goes with --task seq2seq alone", of_pairs[i]);
+    for (size_t i = 0; pairs && i < sizeof of_text / sizeof *of_text; i++)
+        if (given(s, of_text[i]))
+            return fail(EXIT_INPUT, "--%s: goes with --task lm alone (--source and --target say it for pairs)", of_text[i]);
+    if (pairs && s->valid == NULL)
+        return fail(EXIT_INPUT, "--valid: needed with --task seq2seq, pairs to validate on (\"attn help train\" shows an example)");
+    return 0;
+}
+
+/* numbers that follow from others, as if they had been given; each task has defaults of its own */
 static int settle(train_settings *s)
 {
+    int pairs = s->task == TASK_SEQ2SEQ;
+    if (!given(s, "preset")) s->preset = pairs ? "g2p" : "gpt-char";
+    if (!given(s, "batch")) s->batch = pairs ? 256 : 12;
+    if (!given(s, "steps")) s->steps = pairs ? 4000 : 2000;
+    if (!given(s, "label-smoothing")) s->label_smoothing = pairs ? 0.1 : 0;
     if (!given(s, "decay-steps")) s->decay_steps = s->steps;
     if (!given(s, "warmup")) s->warmup = s->decay_steps / 20 < 100 ? s->decay_steps / 20 : 100;
     if (!given(s, "min-lr")) s->final_rate = s->rate / 10;
@@ -62,27 +85,44 @@ static json_t *value_of(const flag *f, const train_settings *s)
     }
 }
 
+/* files that a run reads: they may lie elsewhere when it is resumed, and a model's file does not tell where they were */
+static int is_place(const flag *f)
+{
+    return strcmp(f->name, "data") == 0 || strcmp(f->name, "valid") == 0;
+}
+
+static int store_place(const flag *f, const train_settings *s, json_t *object)
+{
+    const char *path;
+    memcpy(&path, (const char *)s + f->offset, sizeof path);
+    if (path == NULL) return 0;
+    errno = 0;
+    char *place = realpath(path, NULL);
+    int failed = place == NULL && errno == ENOMEM;
+    json_t *where = json_string(place != NULL ? place : path); /* NULL for a name that is no UTF-8: then it must be given */
+    if (!failed && where != NULL)
+        failed = json_object_set_new(object, f->name, where) != 0;
+    else
+        json_decref(where);
+    free(place);
+    return failed;
+}
+
 char *settings_text(const train_settings *s, int checkpoint)
 {
     json_t *object = json_object();
-    char *place = checkpoint ? realpath(s->data, NULL) : NULL;
-    int failed = object == NULL || (checkpoint && place == NULL && errno == ENOMEM);
+    int failed = object == NULL;
     for (int i = 0; !failed && i < train_flags.count; i++) {
         const flag *f = &train_flags.at[i];
         if (f->role == FLAG_FREE || (f->role == FLAG_MODEL && !s->from.given[i])) continue;
-        if (strcmp(f->name, "data") == 0) {
-            json_t *where = json_string(place != NULL ? place : s->data); /* NULL for a name that is no UTF-8: then it must be given */
-            if (checkpoint && where != NULL)
-                failed = json_object_set_new(object, f->name, where) != 0;
-            else
-                json_decref(where);
+        if (is_place(f)) {
+            failed = checkpoint && store_place(f, s, object) != 0;
             continue;
         }
         failed = json_object_set_new(object, f->name, value_of(f, s)) != 0;
     }
     char *text = failed ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     json_decref(object);
-    free(place);
     return text;
 }
 
@@ -148,7 +188,7 @@ static int differs(attn_context *ctx, int index, const train_settings *line, con
         attn_transformer_options a, b;
         memcpy((char *)&with + f->offset, (const char *)line + f->offset, size_of(f->kind));
         with.from.given[index] = 1;
-        if (model_of_settings(ctx, stored, 2, &a) != 0 || model_of_settings(ctx, &with, 2, &b) != 0) return -1;
+        if (model_of_settings(ctx, stored, 2, 2, 0, &a) != 0 || model_of_settings(ctx, &with, 2, 2, 0, &b) != 0) return -1;
         return memcmp(&a, &b, sizeof a) != 0;
     }
     const char *at = (const char *)line + f->offset, *other = (const char *)stored + f->offset;
@@ -172,7 +212,7 @@ static int resume(attn_context *ctx, const train_settings *line, train_settings 
     free(words);
     for (int i = 0; status == 0 && i < train_flags.count; i++) {
         const flag *f = &train_flags.at[i];
-        int may_change = f->role == FLAG_FREE || strcmp(f->name, "steps") == 0 || strcmp(f->name, "data") == 0;
+        int may_change = f->role == FLAG_FREE || strcmp(f->name, "steps") == 0 || is_place(f);
         if (!line->from.given[i]) continue;
         int other = may_change ? 0 : differs(ctx, i, line, out);
         if (other < 0) return EXIT_INPUT;
@@ -183,6 +223,8 @@ static int resume(attn_context *ctx, const train_settings *line, train_settings 
         memcpy((char *)out + f->offset, (const char *)line + f->offset, size_of(f->kind));
         out->from.given[i] = 1;
     }
+    if (status == 0 && out->task == TASK_SEQ2SEQ && !given(out, "valid"))
+        status = fail(EXIT_INPUT, "--valid: needed, %s does not say where its pairs are", path);
     if (status == 0 && !given(out, "data")) status = fail(EXIT_INPUT, "--data: needed, %s does not say where its text is", path);
     return status;
 }
@@ -202,9 +244,10 @@ int read_settings(attn_context *ctx, int argc, char **argv, train_settings *out)
         return resume(ctx, &line, out);
     }
     if (line.data == NULL) return fail(EXIT_INPUT, "--data: needed, the text to learn from (\"attn help train\" shows an example)");
-    status = settle(&line);
+    status = check_task(&line);
+    if (status == 0) status = settle(&line);
     *out = line;
-    static const char *const settled[] = {"decay-steps", "warmup", "min-lr", "weight-decay"};
+    static const char *const settled[] = {"decay-steps", "warmup", "min-lr", "weight-decay", "preset", "batch", "steps", "label-smoothing"};
     for (size_t i = 0; i < sizeof settled / sizeof *settled; i++) set_given(out, settled[i]);
     return status;
 }

@@ -9,57 +9,6 @@
 #include "terminal.h"
 #include "train_run.h"
 
-#define TRAINED_PART 0.9
-
-/* the vocabulary of the text, or the one the checkpoint was made with */
-static int open_vocabulary(train_run *run, const text *from)
-{
-    const train_settings *s = &run->settings;
-    char path[PATH_ROOM];
-    attn_status status;
-    if (s->resume) {
-        int failed = path_in(s->out, CHECKPOINT_FILE, path);
-        if (failed == 0) failed = read_metadata(run->ctx, path, VOCABULARY_KEY, &run->vocabulary_text);
-        if (failed) return failed;
-        status = attn_vocabulary_from_text(run->ctx, run->vocabulary_text, (int64_t)strlen(run->vocabulary_text), &run->vocabulary);
-        return status == ATTN_OK ? 0 : fail_call(run->ctx, status, path);
-    }
-    int32_t symbols = s->tokens == TOKENS_BYTES ? ATTN_SYMBOLS_BYTES : ATTN_SYMBOLS_CHARACTERS;
-    status = attn_vocabulary_create(run->ctx, symbols, from->at, from->bytes, 0, &run->vocabulary);
-    if (status == ATTN_ERROR_INVALID_ARGUMENT && symbols == ATTN_SYMBOLS_CHARACTERS)
-        return fail(EXIT_INPUT, "%s: %s (--tokens bytes takes any file)", s->data, attn_context_last_error(run->ctx));
-    if (status != ATTN_OK) return fail_call(run->ctx, status, s->data);
-    int64_t bytes = 0;
-    status = attn_vocabulary_to_text(run->ctx, run->vocabulary, 0, NULL, &bytes);
-    if (status == ATTN_ERROR_FULL) {
-        run->vocabulary_text = calloc(1, (size_t)bytes + 1);
-        if (run->vocabulary_text == NULL) return fail(EXIT_MACHINE, "%s: not enough memory for its vocabulary", s->data);
-        status = attn_vocabulary_to_text(run->ctx, run->vocabulary, bytes, run->vocabulary_text, &bytes);
-    }
-    return status == ATTN_OK ? 0 : fail_call(run->ctx, status, s->data);
-}
-
-static int open_data(train_run *run, const int32_t *tokens)
-{
-    const train_settings *s = &run->settings;
-    attn_dataset_options o;
-    attn_dataset_options_init(&o, sizeof o);
-    o.context = run->context;
-    o.batch = s->batch;
-    o.seed = s->seed;
-    o.last = TRAINED_PART;
-    run->trained_tokens = (int64_t)floor(TRAINED_PART * (double)run->tokens);
-    if (run->trained_tokens < run->context + 1 || run->tokens - run->trained_tokens < 2) {
-        char number[32];
-        int64_t least = (int64_t)ceil((double)(run->context + 1) / TRAINED_PART);
-        return fail(EXIT_INPUT, "%s: got %lld tokens, expected at least %s for a --context of %lld", s->data, (long long)run->tokens,
-                    readable_count(least < 11 ? 11 : least, number), (long long)run->context);
-    }
-    attn_status status = attn_dataset_tokens(run->ctx, tokens, run->tokens, &o, &run->data);
-    if (status != ATTN_OK) return fail_call(run->ctx, status, s->data);
-    return open_windows(run->ctx, s->data, tokens, run->tokens, TRAINED_PART, 1, run->context, &run->windows);
-}
-
 static int open_trainer(train_run *run)
 {
     const train_settings *s = &run->settings;
@@ -74,15 +23,16 @@ static int open_trainer(train_run *run)
     if (status == ATTN_OK) status = attn_trainer_options_init(&trainer, sizeof trainer);
     trainer.seed = s->seed;
     trainer.accumulate = s->accumulate;
+    trainer.label_smoothing = s->label_smoothing;
     if (status == ATTN_OK) status = attn_trainer_create(run->ctx, run->model, run->data, &optimizer, &schedule, &trainer, &run->trainer);
-    if (status == ATTN_OK) status = attn_trainer_reserve(run->ctx, run->trainer, s->batch * run->context, run->context);
+    if (status == ATTN_OK) status = attn_trainer_reserve(run->ctx, run->trainer, run->rows, run->longest);
     return status == ATTN_OK ? 0 : fail_call(run->ctx, status, NULL);
 }
 
 static int open_model(train_run *run)
 {
     attn_transformer_options o;
-    int status = model_of_settings(run->ctx, &run->settings, attn_vocabulary_size(run->vocabulary), &o);
+    int status = model_of_settings(run->ctx, &run->settings, run->source_vocabulary, run->target_vocabulary, run->context, &o);
     if (status != 0) return status;
     attn_status made = attn_transformer_create(run->ctx, &o, &run->model);
     if (made != ATTN_OK) return fail_call(run->ctx, made, NULL);
@@ -125,19 +75,14 @@ static int check_folder(const train_settings *s)
 
 int train_open(train_run *run)
 {
-    text from = {NULL, 0};
-    int32_t *tokens = NULL;
+    run->task = run->settings.task == TASK_SEQ2SEQ ? &pair_task : &text_task;
     int status = check_folder(&run->settings);
-    if (status == 0) status = read_text(run->settings.data, &from);
-    if (status == 0) status = open_vocabulary(run, &from);
+    if (status == 0) status = run->task->read(run);
     if (status == 0) status = open_model(run);
-    if (status == 0) status = encode_text(run->ctx, run->vocabulary, run->settings.data, &from, &tokens, &run->tokens);
-    if (status == 0) status = open_data(run, tokens);
+    if (status == 0) status = run->task->open_data(run);
     if (status == 0) status = open_trainer(run);
     if (status == 0) status = restore(run);
     if (status == 0 && attn_context_threads(run->ctx, &run->threads) != ATTN_OK) run->threads = 1;
-    free(tokens);
-    free(from.at);
     return status;
 }
 
@@ -151,6 +96,7 @@ int train_open_folder(train_run *run)
         status = path_in(run->settings.out, old[i], path);
         if (status == 0) unlink(path); /* one that cannot go fails when it is written */
     }
+    if (status == 0 && (run->settings.resume || run->settings.overwrite)) train_drop_snapshots(run, attn_trainer_steps(run->trainer));
     if (status == 0) status = path_in(run->settings.out, LOG_FILE, path);
     if (status != 0) return status;
     return run->settings.resume ? log_continue(&run->log, path, attn_trainer_steps(run->trainer)) : log_create(&run->log, path);
@@ -160,11 +106,20 @@ void train_close(train_run *run)
 {
     log_close(&run->log);
     attn_trainer_free(run->trainer);
+    attn_transformer_free(run->kept);
     attn_transformer_free(run->model);
     attn_dataset_free(run->windows);
     attn_dataset_free(run->data);
     attn_vocabulary_free(run->vocabulary);
     free(run->vocabulary_text);
+    free(run->from.at);
+    free_ids(&run->source);
+    free_ids(&run->target);
+    free_ids(&run->valid_source);
+    free_ids(&run->valid_target);
+    free_vocabularies(&run->vocabularies);
+    free_pairs(&run->pairs);
+    free_pairs(&run->valid_pairs);
     free(run->chart_title);
     free(run->chart_subtitle);
     attn_context_free(run->ctx);

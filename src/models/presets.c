@@ -143,6 +143,20 @@ static const preset presets[] = {
       {"activation", ATTN_ACTIVATION_GELU},
       {"positions", ATTN_POSITIONS_LEARNED},
       {"output_bias", 1}}},
+    /* Gorman et al. 2020, the baseline of SIGMORPHON's task on pronunciation, its smaller size: pre-norm */
+    {"g2p",
+     {{"encoder_layers", 4},
+      {"decoder_layers", 4},
+      {"width", 128},
+      {"heads", 4},
+      {"feed_forward", 512},
+      {"source_vocabulary", 64},
+      {"norm_placement", ATTN_PLACEMENT_PRE},
+      {"tie", ATTN_TIE_OUTPUT},
+      {"embedding_scale", 11.313708498984761},
+      {"dropout_embedding", 0.3},
+      {"dropout_attention", 0.3},
+      {"dropout_sublayer", 0.3}}},
     /* Karpathy's character-level model for the CPU (nanoGPT): no biases */
     {"gpt-char", {GPT2, NO_BIAS, {"decoder_layers", 4}, {"width", 128}, {"heads", 4}, {"source_vocabulary", 65}, {"context", 64}}},
 };

@@ -2,7 +2,7 @@
 # help texts, the version, and the manual page: complete, and of one mind
 . "$(dirname "$0")/support.inc"
 
-for call in help --help -h "help help" version --version "help train" "train --help" "train --steps 3 --help" "help generate" "help eval" "help info" "help inspect"; do
+for call in help --help -h "help help" version --version "help train" "train --help" "train --steps 3 --help" "help generate" "help decode" "help eval" "help info" "help inspect"; do
     status 0 $attn $call
     [ -s out ] || wrong "nothing printed: attn $call"
     [ ! -s err ] || wrong "standard error is not empty: attn $call"
@@ -11,7 +11,7 @@ status 2 $attn
 [ -s out ] || wrong "attn alone does not show help"
 
 page=$ATTN_SOURCE/docs/attn.1
-for command in train generate eval info inspect; do
+for command in train generate decode eval info inspect; do
     $attn help $command >text
     grep -q "attn $command" text || wrong "help $command shows no call"
     grep -q Examples text || wrong "help $command has no example"
@@ -31,5 +31,12 @@ for name in data out task tokens preset layers heads width feed-forward context 
 done
 for name in model prompt tokens temperature top-k top-p seed; do
     $attn help generate | grep -q -e "^  --$name\b" || wrong "attn generate has no --$name"
+done
+for name in valid source target threshold encoder-layers decoder-width batch-tokens bucket label-smoothing activation-dropout attention-dropout choose \
+    average patience; do
+    $attn help train | grep -q -e "^  --$name\b" || wrong "attn train has no --$name"
+done
+for name in model input beam nbest length-penalty batch scores json; do
+    $attn help decode | grep -q -e "^  --$name\b" || wrong "attn decode has no --$name"
 done
 done_with_tests

@@ -53,6 +53,8 @@ static void test_counts(void **state)
                INT64_C(37000) * 512 + 6 * (attention + feed_forward + 2 * norm) + 6 * (2 * attention + feed_forward + 3 * norm)},
               {"t5-small", 60506624},
               {"palm-8b", 8316764160 + 524288 + 4096},
+              {"g2p", 4 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 2 * 256) +
+                          4 * (8 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 3 * 256) + 2 * 256 + 2 * 64 * 128},
               {"gpt-char", 800000}};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         attn_transformer_options o = preset(at[i].name);
@@ -98,7 +100,7 @@ static void test_all(void **state)
                 FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_UNSUPPORTED, later[i].part);
         }
     }
-    assert_int_equal(count, 10);
+    assert_int_equal(count, 11);
     assert_null(attn_transformer_preset_name(-1));
     OK(ctx, attn_context_memory(ctx, &m));
     if (m.live > before + (2 << 20) || m.peak > before + (2 << 20)) fail_msg("reports took %lld bytes", (long long)(m.peak - before));
@@ -108,8 +110,8 @@ static void test_all(void **state)
 static void test_creation(void **state)
 {
     (void)state;
-    const char *const names[] = {"transformer-base", "transformer-big", "gpt2",     "gpt2-medium",
-                                 "gpt-char",         "t5-small",        "llama-7b", "palm-8b"};
+    const char *const names[] = {"transformer-base", "transformer-big", "gpt2",    "gpt2-medium", "gpt-char",
+                                 "t5-small",         "llama-7b",        "palm-8b", "g2p"};
     const int64_t lengths[2] = {3, 2};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         attn_transformer_options o = preset(names[i]);
