@@ -4,13 +4,15 @@
    status, context: results, errors, threads, memory        tensor, layout: data and packed sequences       mask: who sees whom
    tape, parameters: gradients                               operations, embedding, rotary, loss, measures: the equations one by one
    linear_attention: linear attention, Performer, Linformer
-   attention, transformer: layers and models, their files    data: vocabularies and batches    inspect: weights, entropy
+   attention, transformer: layers and models, their files    files: tensors of files
+   data: vocabularies and batches                            inspect: weights, entropy
    optimizer, trainer: training                              generator: decoding                             cost: before it is built
    Arguments stand in the order context, object, inputs, outputs. Calls return an attn_status. An attn_X belongs to who created it and is
    freed by attn_X_free, which takes NULL; what a call lends says so. Options and reports start with struct_size: attn_X_options_init
    writes it with the defaults; where a report has no such call, the caller sets it. Positions, rows, layers and tokens count from 0,
    steps from 1. docs/abi.md says what stays as it is. */
 #include "cost.h"
+#include "files.h"
 #include "generator.h"
 #include "inspect.h"
 #include "linear_attention.h"

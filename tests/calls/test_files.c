@@ -14,9 +14,12 @@
 #define PATH "calls_files.model"
 #define OTHER "calls_files.other"
 RELEASE(transformer, attn_transformer_free)
+RELEASE(tensor, attn_tensor_free)
 THUNK(save, attn_transformer_save(a[0].p, a[1].p, a[2].i, a[3].p, a[4].p, a[5].p))
 THUNK(load, attn_transformer_load(a[0].p, a[1].p, a[2].p, a[3].p))
 THUNK(metadata, attn_file_metadata(a[0].p, a[1].p, a[2].p, a[3].i, a[4].p, a[5].p))
+THUNK(tensor_name, attn_file_tensor_name(a[0].p, a[1].p, a[2].i, a[3].i, a[4].p, a[5].p))
+THUNK(read_tensor, attn_file_read_tensor(a[0].p, a[1].p, a[2].p, a[3].p))
 
 static const char *const keys[2] = {"a", "b"}, *const values[2] = {"1", "2"};
 
@@ -62,6 +65,15 @@ static void saving(void **state)
     calls_close(t);
 }
 
+/* a file of this text, no model */
+static void put_other(void)
+{
+    FILE *other = fopen(OTHER, "wb");
+    assert_non_null(other);
+    assert_true(fputs("no model at all, but long enough to be looked at", other) >= 0);
+    assert_int_equal(fclose(other), 0);
+}
+
 static void loading(void **state)
 {
     calls *t = calls_open(ATTN_BACKEND_BLAS);
@@ -69,10 +81,7 @@ static void loading(void **state)
     (void)state;
     OK(t->ctx, attn_load_options_init(&o, sizeof o));
     OK(t->ctx, attn_transformer_save(t->ctx, t->live[TRANSFORMER], 2, keys, values, PATH));
-    FILE *other = fopen(OTHER, "wb");
-    assert_non_null(other);
-    assert_true(fputs("no model at all, but long enough to be looked at", other) >= 0);
-    assert_int_equal(fclose(other), 0);
+    put_other();
     ROW(t, attn_transformer_load, load);
     arg_context(t);
     arg_pointer(t, "path", PATH, 0);
@@ -108,6 +117,49 @@ static void loading(void **state)
     int64_t bytes = 0;
     FAILS(t->ctx, attn_file_metadata(t->ctx, PATH, "b", 0, NULL, &bytes), ATTN_ERROR_FULL, "capacity");
     assert_int_equal(bytes, 2);
+    unlink(OTHER);
+    unlink(PATH);
+    calls_close(t);
+}
+
+static void tensors(void **state)
+{
+    calls *t = calls_open(ATTN_BACKEND_BLAS);
+    const char *name = attn_parameters_name(attn_transformer_parameters(t->live[TRANSFORMER]), 0);
+    const int64_t length = (int64_t)strlen(name) + 1;
+    int64_t bytes = 0;
+    (void)state;
+    OK(t->ctx, attn_transformer_save(t->ctx, t->live[TRANSFORMER], 0, NULL, NULL, PATH));
+    put_other();
+    ROW(t, attn_file_tensor_name, tensor_name);
+    arg_context(t);
+    arg_pointer(t, "path", PATH, 0);
+    arg_number(t, "index", 0);
+    arg_number(t, "capacity", length);
+    arg_result(t, "text", (uint64_t)length, 0);
+    arg_result(t, "bytes", sizeof(int64_t), 0);
+    check_row(t);
+    assert_string_equal(place_of(t, 4), name);
+    wrong_paths(t, 1);
+    wrong_pointer(t, 1, OTHER, ATTN_ERROR_BAD_FILE, OTHER);
+    wrong_number(t, 2, -1, ATTN_ERROR_INVALID_ARGUMENT, "index");
+    wrong_number(t, 2, 1000000, ATTN_ERROR_END_OF_DATA, "index");
+    wrong_number(t, 3, -1, ATTN_ERROR_INVALID_ARGUMENT, "capacity");
+    t->loose = place_of(t, 5); /* what is needed */
+    wrong_number(t, 3, length - 1, ATTN_ERROR_FULL, "capacity");
+    FAILS(t->ctx, attn_file_tensor_name(t->ctx, PATH, 0, 0, NULL, &bytes), ATTN_ERROR_FULL, "capacity");
+    assert_int_equal(bytes, length);
+
+    ROW(t, attn_file_read_tensor, read_tensor);
+    arg_context(t);
+    arg_pointer(t, "path", PATH, 0);
+    arg_pointer(t, "name", name, 0);
+    arg_made(t, "out", release_tensor);
+    check_row(t);
+    wrong_paths(t, 1);
+    wrong_pointer(t, 1, OTHER, ATTN_ERROR_BAD_FILE, OTHER);
+    wrong_pointer(t, 2, "", ATTN_ERROR_END_OF_DATA, "name");
+    wrong_pointer(t, 2, "no.such", ATTN_ERROR_END_OF_DATA, "no.such");
     unlink(OTHER);
     unlink(PATH);
     calls_close(t);
@@ -166,6 +218,7 @@ static void claims(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(saving), cmocka_unit_test(loading), cmocka_unit_test(claims)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(saving), cmocka_unit_test(loading), cmocka_unit_test(tensors),
+                                       cmocka_unit_test(claims)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,10 @@ static void read_tensors(attn_context *ctx, const char *path)
         fuzz_require(to != NULL && attn__file_read(ctx, file, i, to, bytes) == ATTN_OK, "an entry is read");
         free(to);
         fuzz_require(attn__file_find(file, entry->name) == i, "an entry is found");
+        attn_tensor *tensor = NULL;
+        status = attn_file_read_tensor(ctx, path, entry->name, &tensor);
+        fuzz_status(ctx, status, tensor != NULL);
+        attn_tensor_free(tensor);
     }
     fuzz_require(sum == file->data_bytes, "entries fill the file");
     for (int64_t i = 0; i < file->metadata_count; i++)

@@ -80,6 +80,26 @@ static attn_status metadata(world *w)
     return status;
 }
 
+static attn_status read_tensor(world *w)
+{
+    char name[160] = "";
+    int64_t bytes = 0;
+    attn_status status = ATTN_OK;
+    AGAIN(w, status, attn_file_tensor_name(w->ctx, w->path, 1, sizeof name, name, &bytes));
+    AGAIN(w, status, attn_file_read_tensor(w->ctx, w->path, name, &w->tensor[0]));
+    return status;
+}
+
+static void result_tensor(world *w)
+{
+    note_tensor(w, w->tensor[0]);
+}
+
+static void no_tensor(world *w)
+{
+    expect(w, w->tensor[0] == NULL, "a tensor in spite of an error");
+}
+
 static void result_noted(world *w)
 {
     (void)w; /* by act */
@@ -163,6 +183,7 @@ static void test_models(void **state)
         {"a model from a file", set_up_load, load, result_loaded, no_model, EACH_AGAIN | READS_JSON, 0},
         {"a model from a file, not strict", set_up_load, load, result_loaded, no_model, EACH_AGAIN | READS_JSON, NOT_STRICT},
         {"a model from a file, in another type", set_up_load, load, result_loaded, no_model, EACH_AGAIN | READS_JSON, OTHER_TYPE},
+        {"a tensor of a file", set_up_load, read_tensor, result_tensor, no_tensor, EACH_AGAIN | READS_JSON, 0},
         {"metadata of a file", set_up_load, metadata, result_noted, NULL, EACH_AGAIN | READS_JSON, 0},
     };
     (void)state;
