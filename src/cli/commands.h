@@ -12,7 +12,7 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* without the command's name; the exit status */
 } command;
 
-extern const command train_command, generate_command, decode_command, eval_command, info_command, inspect_command;
+extern const command train_command, generate_command, decode_command, eval_command, info_command, inspect_command, approximate_command;
 
 /* All commands, ended by NULL. */
 extern const command *const commands[];

@@ -7,9 +7,9 @@ enum { COLUMN = 30 }; /* where the words about a flag begin */
 void help_program(void)
 {
     printf("attn - train and run Transformers on the CPU\n\n");
-    for (int i = 0; commands[i] != NULL; i++) printf("  attn %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  attn %-10s %s\n", "help", "explain a command: attn help train");
-    printf("  attn %-10s %s\n\n", "version", "print the version and how it was built");
+    for (int i = 0; commands[i] != NULL; i++) printf("  attn %-11s %s\n", commands[i]->name, commands[i]->summary);
+    printf("  attn %-11s %s\n", "help", "explain a command: attn help train");
+    printf("  attn %-11s %s\n\n", "version", "print the version and how it was built");
     printf("A first model, in about a minute, from any text of more than a hundred kilobytes:\n\n"
            "  attn train --data TEXT.txt --out run --steps 1000\n"
            "  attn generate --model run --prompt \"Once\" --tokens 300\n"

@@ -9,8 +9,8 @@
 #include "message.h"
 #include "nearest.h"
 
-const command *const commands[] = {
-    &train_command, &generate_command, &decode_command, &eval_command, &info_command, &inspect_command, NULL};
+const command *const commands[] = {&train_command, &generate_command, &decode_command,      &eval_command,
+                                   &info_command,  &inspect_command,  &approximate_command, NULL};
 
 static const command *find_command(const char *name)
 {

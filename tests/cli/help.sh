@@ -2,7 +2,7 @@
 # help texts, the version, and the manual page: complete, and of one mind
 . "$(dirname "$0")/support.inc"
 
-for call in help --help -h "help help" version --version "help train" "train --help" "train --steps 3 --help" "help generate" "help decode" "help eval" "help info" "help inspect"; do
+for call in help --help -h "help help" version --version "help train" "train --help" "train --steps 3 --help" "help generate" "help decode" "help eval" "help info" "help inspect" "help approximate"; do
     status 0 $attn $call
     [ -s out ] || wrong "nothing printed: attn $call"
     [ ! -s err ] || wrong "standard error is not empty: attn $call"
@@ -11,7 +11,7 @@ status 2 $attn
 [ -s out ] || wrong "attn alone does not show help"
 
 page=$ATTN_SOURCE/docs/attn.1
-for command in train generate decode eval info inspect; do
+for command in train generate decode eval info inspect approximate; do
     $attn help $command >text
     grep -q "attn $command" text || wrong "help $command shows no call"
     grep -q Examples text || wrong "help $command has no example"
@@ -21,7 +21,7 @@ for command in train generate decode eval info inspect; do
     awk 'length > 140 { exit 1 }' text || wrong "help $command has a line of more than 140 columns"
 done
 for name in $(grep -o 'Fl ..[a-z0-9-]*' "$page" | sed 's/Fl ..//' | sort -u); do
-    grep -q -e "--$name\b" "$ATTN_SOURCE"/src/cli/*.c || $attn help train | grep -q -e "--$name\b" || $attn help generate | grep -q -e "--$name\b" ||
+    grep -q -e "--$name\b" "$ATTN_SOURCE"/src/cli/*.c || $attn help train | grep -q -e "--$name\b" || $attn help approximate | grep -q -e "--$name\b" || $attn help generate | grep -q -e "--$name\b" ||
         wrong "--$name of attn.1 is no flag"
 done
 # what must be there under these names

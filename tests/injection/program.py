@@ -81,6 +81,7 @@ class Scenario:
             os.unlink(numbers)
         output = done.stdout.decode(errors="replace").replace(folder, "FOLDER")
         output = re.sub(r" *[\d,]+ tokens/s +\S+ left|steps, \S+;", "", output)
+        output = re.sub(r'"(forward|step)_\w+": [^,}]*', "", output)  # times, what follows from them, and memory by threads
         output = re.sub(r"on \d+ threads?", "", output)  # a refused thread is lived with
         return done.returncode, output, done.stderr.decode(errors="replace"), counts
 
@@ -190,6 +191,11 @@ class Bench:
         with open(self.text, "wb") as file:
             file.write(bytes(b for b in words if b in b"\t\n" or 32 <= b < 127)[:1500])
         free = ["--eval-every", str(EVERY)]
+        self.numbers = os.path.join(work, "qkv.safetensors")
+        header = json.dumps({name: {"dtype": "F32", "shape": [20, 1, 4], "data_offsets": [320 * i, 320 * i + 320]}
+                             for i, name in enumerate(("query", "key", "value"))}).encode()
+        with open(self.numbers, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + struct.pack("<240f", *(i * i % 17 / 8 - 1 for i in range(240))))
         self.resume = ["train", "--out", "FOLDER", "--resume", "--steps", str(STEPS), "--threads", "2"] + free
         self.train = ["train", "--data", self.text, "--out", "FOLDER", "--decay-steps", "4", "--steps", str(STEPS)] + SHAPE + free
 
@@ -203,6 +209,8 @@ class Bench:
         yield Scenario(self, "generate --json", ["generate", "--model", "FOLDER", "--tokens", "12", "--json"], begin=model)
         yield Scenario(self, "eval", ["eval", "--model", "FOLDER", "--data", self.text], begin=model)
         yield Scenario(self, "info", ["info", "FOLDER"], begin=model)
+        yield Scenario(self, "approximate", ["approximate", self.numbers, "--json", "--seconds", "0", "--threads", "2", "--variants",
+                                             "window-8,bigbird-4,linear,performer-8,linformer-4"], begin=model)
         yield Scenario(self, "info --json", ["info", "FOLDER", "--json"], begin=model)
 
 
