@@ -101,7 +101,7 @@ typedef struct attn_attention_options {
     int32_t gated_output;   /* 1: heads times sigmoid(query G^T + g) before the output projection; 0 (default) */
     int32_t rotary_pairing; /* these: as in attn_rotary_options; ATTN_ROTARY_HALVES */
     int32_t rotary_scaling; /* ATTN_ROTARY_PLAIN */
-    int32_t reserved;       /* 0 */
+    int32_t pair_bias;      /* 1: pair.weight, for attn_attention_triangle; 0 (default) */
     int64_t rotated;        /* ATTN_DERIVED: all columns of a head */
     double rotary_base;     /* 10000 */
     double rotary_factor;   /* 1 */
@@ -131,7 +131,8 @@ ATTN_API attn_status attn_attention_options_init(attn_attention_options *options
    output.weight [output_width, heads value_head_size], output.bias; and by option: query_norm.weight, key_norm.weight [head_size] (LAYER: and
    biases), gate.weight [heads value_head_size, query_width] with gate.bias as query.bias, position.weight (T5 [position_buckets, heads],
    RELATIVE [2 position_reach + 1, key_head_size]), position_values.weight [2 position_reach + 1, value_head_size], score.weight (MULTIPLICATIVE
-   [heads key_head_size, head_size], ADDITIVE [heads, head_size]), key_projection.weight and value_projection.weight [projected, longest]. The caller frees *out, which is NULL on failure.
+   [heads key_head_size, head_size], ADDITIVE [heads, head_size]), pair.weight [heads, query_width], key_projection.weight and
+   value_projection.weight [projected, longest]. The caller frees *out, which is NULL on failure.
    Errors: INVALID_ARGUMENT (an option out of range), SHAPE (sizes that do not divide or fit), DTYPE, UNSUPPORTED (a score; float64 with
    the BLAS backend), TOO_LARGE, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_create(attn_context *ctx, const attn_attention_options *options, attn_attention **out);
@@ -153,5 +154,12 @@ ATTN_API attn_parameters *attn_attention_parameters(const attn_attention *layer)
 ATTN_API attn_status attn_attention_forward(attn_context *ctx, const attn_attention *layer, attn_tape *tape, const attn_tensor *query,
                                             const attn_tensor *key, const attn_tensor *value, const attn_layout *query_layout,
                                             const attn_layout *key_layout, const attn_mask *mask, attn_tensor *output);
+/* Triangle attention (Jumper et al. 2021, algorithms 13 and 14) over a pair matrix, pair [n, n, width] to output [n, n, width], of a layer made with
+   pair_bias (and gated_output, as it was published) that takes and gives rows of one width. axis 0, around the starting node: entry (i, j)
+   sees the entries (i, k) of its row, and its score gains pair.weight pair[j, k], head by head. axis 1, around the ending node: the same of the
+   matrix whose rows are the columns: (i, j) sees (k, j) and gains what pair[k, i] says. mask: of a row's n entries, NULL: all. Tensors are dense.
+   Errors and threads as in operations.h; BAD_STATE: another layer. Since: 0.0.2 */
+ATTN_API attn_status attn_attention_triangle(attn_context *ctx, const attn_attention *layer, attn_tape *tape, const attn_tensor *pair,
+                                             int32_t axis, const attn_mask *mask, attn_tensor *output);
 ATTN_END
 #endif

@@ -65,6 +65,8 @@ ATTN_API attn_status attn_multiply(attn_context *ctx, attn_tape *tape, const att
 /* The Concat of (4.2): y = [parts[0], parts[1], ...] along the width. count >= 1 parts of equal rows; y [rows, sum of widths].
    A part may be given more than once. Since: 0.0.1 */
 ATTN_API attn_status attn_concatenate(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *parts, attn_tensor *y);
+/* y[j, i] = x[i, j]: x [a, b, width], y [b, a, width], each row of width columns as it is. Since: 0.0.2 */
+ATTN_API attn_status attn_transpose(attn_context *ctx, attn_tape *tape, const attn_tensor *x, attn_tensor *y);
 
 /* norms a layer can have */
 enum { ATTN_NORM_LAYER = 0, ATTN_NORM_RMS = 1 };

@@ -88,6 +88,8 @@ attn_status attn__rotate(attn_context *ctx, attn_tape *tape, const attn__value *
 attn_status attn__drop(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__dropout *drop, attn__value *y);
 attn_status attn__add(attn_context *ctx, attn_tape *tape, const attn__value *a, const attn__value *b, attn__value *y);
 attn_status attn__multiply_elements(attn_context *ctx, attn_tape *tape, const attn__value *a, const attn__value *b, attn__value *y);
+/* y[j, i] = x[i, j]: rows and heads of the views swapped */
+attn_status attn__transpose(attn_context *ctx, attn_tape *tape, const attn__value *x, attn__value *y);
 attn_status attn__concatenate(attn_context *ctx, attn_tape *tape, int32_t count, const attn__value *const *parts,
                               attn__value *y); /* along columns */
 #endif

@@ -1,4 +1,5 @@
 #include "attention.h"
+#include <string.h>
 
 static int64_t key_columns(const attn_attention_options *o)
 {
@@ -49,6 +50,7 @@ attn_status attn__attention_plan(const attn__scope *scope, const char *name, con
                                        .position_table = -1,
                                        .position_values = -1,
                                        .score_weight = -1,
+                                       .pair_weight = -1,
                                        .key_projection = -1,
                                        .value_projection = -1,
                                        .site = o->site ? o->site : attn__scope_site(&here, "weights")};
@@ -81,6 +83,8 @@ attn_status attn__attention_plan(const attn__scope *scope, const char *name, con
         status = attn__add_weight(&here, "score.weight", 1, o->heads * o->key_head_size, o->head_size, &rule, 1, &module->score_weight);
     if (status == ATTN_OK && o->score == ATTN_SCORE_ADDITIVE)
         status = attn__add_weight(&here, "score.weight", 1, o->heads, o->head_size, &rule, 1, &module->score_weight);
+    if (status == ATTN_OK && o->pair_bias)
+        status = attn__add_weight(&here, "pair.weight", 1, o->heads, o->query_width, &rule, 1, &module->pair_weight);
     return status;
 }
 
@@ -217,6 +221,19 @@ static attn_status tell(attn_context *ctx, const attn__attention_module *m, cons
     return observer->weights != NULL ? attn__attention_weights(ctx, q, k, settings, &observer->part, observer->weights) : ATTN_OK;
 }
 
+/* one matrix for each head, the same in every segment */
+static void add_pairs(const attn__attention_inputs *in, int64_t heads, attn__attention_tables *t, attn__attention_settings *settings)
+{
+    int64_t n = in->pair_length;
+    if (settings->bias == NULL) t->bias = (attn__attention_bias){0};
+    t->bias.pair = in->pair->at;
+    const int64_t extent[4] = {1, heads, n, n}, stride[4] = {0, n * n, n, 1};
+    memcpy(t->bias.pair_extent, extent, sizeof extent);
+    memcpy(t->bias.pair_stride, stride, sizeof stride);
+    settings->pair = in->pair;
+    settings->bias = &t->bias;
+}
+
 static attn_status project_output(const attn__call *call, const attn__attention_module *m, const attn__value *heads, attn__value *y)
 {
     attn__value w, b;
@@ -265,6 +282,7 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
                                          .dropout = attn__tape_dropout(call->tape, o->dropout, m->site, none)};
     if (o->score == ATTN_SCORE_ADDITIVE) settings.score_vector = &vector;
     status = attn__attention_bias_of(call, m, &tables, &settings);
+    if (in->pair != NULL) add_pairs(in, o->heads, &tables, &settings);
     if (status == ATTN_OK) status = tell(call->ctx, m, &q.at, &k.at, &settings);
     if (status == ATTN_OK && o->form == ATTN_FORM_SOFTMAX)
         status = attn__attend(call->ctx, call->tape, &q, &k, &v, &settings, &joined); /* [rows, heads, value_head_size] */

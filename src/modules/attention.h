@@ -10,11 +10,19 @@ typedef struct attn__attention_module {
     attn_attention_options options;                                /* resolved: no ATTN_DERIVED */
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
-    int64_t gate_weight, gate_bias, position_table, position_values, score_weight;
+    int64_t gate_weight, gate_bias, position_table, position_values, score_weight, pair_weight;
     int64_t key_projection, value_projection; /* of the Linformer; one index where they share it */
     attn__norm_module query_norm, key_norm;   /* with query_key_norm */
     uint64_t site;
 } attn__attention_module;
+
+/* The public attention layer: a module with a parameter set of its own. */
+struct attn_attention {
+    uint64_t magic;
+    attn__memory *memory;
+    attn_parameters *parameters;
+    attn__attention_module module;
+};
 
 /* Checks the options and fills in what follows from others. */
 attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
@@ -55,6 +63,8 @@ typedef struct attn__attention_inputs {
     attn__segments query_segments, key_segments;
     const attn_mask *mask;
     attn__places query_places, key_places; /* with rotary positions */
+    const attn__value *pair;               /* [heads, pair_length pair_length], dense: what scores gain, in every segment; NULL: nothing */
+    int64_t pair_length;
 } attn__attention_inputs;
 attn_status attn__attention_run(const attn__call *call, const attn__attention_module *module, const attn__attention_inputs *inputs,
                                 attn__attention_cache *cache, attn__value *y);

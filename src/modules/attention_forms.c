@@ -12,6 +12,7 @@ attn_status attn__attention_forms_resolve(attn_context *ctx, attn_attention_opti
 {
     if (o->form == ATTN_FORM_SOFTMAX) return ATTN_OK;
     if (o->score == ATTN_SCORE_ADDITIVE) return unsupported(ctx, "score", "a product");
+    if (o->pair_bias) return unsupported(ctx, "pair_bias", "0");
     if (o->positions != ATTN_POSITIONS_NONE && o->positions != ATTN_POSITIONS_ROTARY)
         return unsupported(ctx, "positions", "ATTN_POSITIONS_NONE or _ROTARY");
     if (o->form == ATTN_FORM_LINFORMER) {

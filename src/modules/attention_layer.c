@@ -4,14 +4,6 @@
 #include "../tensor/layout.h"
 #include "attention.h"
 
-/* The public attention layer: a module with a parameter set of its own. */
-struct attn_attention {
-    uint64_t magic;
-    attn__memory *memory;
-    attn_parameters *parameters;
-    attn__attention_module module;
-};
-
 static const attn_attention_options defaults = {.struct_size = sizeof(attn_attention_options),
                                                 .dtype = ATTN_FLOAT32,
                                                 .score = ATTN_SCORE_SCALED_DOT,
@@ -82,7 +74,7 @@ static const attn__field fields[] = {ATTN__INT32(attn_attention_options, score, 
                                      FLAG(relative_values),
                                      ATTN__INT32(attn_attention_options, query_key_norm, ATTN_QUERY_KEY_NONE, ATTN_QUERY_KEY_RMS),
                                      FLAG(gated_output),
-                                     ATTN__INT32(attn_attention_options, reserved, 0, 0),
+                                     FLAG(pair_bias),
                                      ATTN__INT32(attn_attention_options, rotary_pairing, ATTN_ROTARY_HALVES, ATTN_ROTARY_PAIRS),
                                      ATTN__INT32(attn_attention_options, rotary_scaling, ATTN_ROTARY_PLAIN, ATTN_ROTARY_LLAMA3),
                                      ATTN__REAL(attn_attention_options, rotary_base, ATTN__ABOVE, 1, HUGE_VAL),

@@ -98,6 +98,32 @@ static void test_concatenate(void **state)
     }
 }
 
+static attn_status transpose(gradient_check *g, attn_tape *tape, const void *what)
+{
+    (void)what;
+    return attn_transpose(g->ctx, tape, g->input[0], g->output);
+}
+
+static void test_transpose(void **state)
+{
+    static const int64_t shapes[][3] = {{3, 4, 2}, {1, 5, 3}, {5, 1, 1}, {2, 7, 1}, {0, 3, 2}, {3, 2, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        gradient_check g;
+        const int64_t *s = shapes[i];
+        gradient_open(&g, 60 + i);
+        gradient_input(&g, 3, SHAPE(s[0], s[1], s[2]), -2, 2);
+        gradient_output(&g, 3, SHAPE(s[1], s[0], s[2]));
+        gradient_expect(&g, transpose, NULL);
+        assert_int_equal(transpose(&g, NULL, NULL), ATTN_OK); /* of the numbers that stand there now */
+        const double *x = attn_tensor_data_const(g.input[0]), *y = attn_tensor_data_const(g.output);
+        for (int64_t a = 0; a < s[0]; a++)
+            for (int64_t b = 0; b < s[1]; b++)
+                for (int64_t c = 0; c < s[2]; c++) assert_true(x[(a * s[1] + b) * s[2] + c] == y[(b * s[0] + a) * s[2] + c]);
+        gradient_close(&g);
+    }
+}
+
 static attn_status dropout(gradient_check *g, attn_tape *tape, const void *what)
 {
     attn_layout *layout = NULL;
@@ -198,8 +224,9 @@ static void test_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise), cmocka_unit_test(test_diamond),   cmocka_unit_test(test_concatenate),
-        cmocka_unit_test(test_dropout),   cmocka_unit_test(test_embedding), cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_pointwise), cmocka_unit_test(test_diamond), cmocka_unit_test(test_concatenate),
+        cmocka_unit_test(test_transpose), cmocka_unit_test(test_dropout), cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@ RELEASE(attention, attn_attention_free)
 THUNK(dot_product, attn_dot_product_attention(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p, a[8].p, a[9].p))
 THUNK(create, attn_attention_create(a[0].p, a[1].p, a[2].p))
 THUNK(forward, attn_attention_forward(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p, a[8].p, a[9].p))
+THUNK(triangle, attn_attention_triangle(a[0].p, a[1].p, a[2].p, a[3].p, a[4].i, a[5].p, a[6].p))
 THUNK(cost, attn_attention_cost(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p))
 
 static void begin(calls *t)
@@ -143,7 +144,7 @@ static void wrong_positions(calls *t, int index)
     WRONG_INT32(t, index, attn_attention_options, query_key_norm, 3, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, query_key_norm, -1, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, gated_output, 2, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, reserved, 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, pair_bias, 2, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_REALS(t, index, attn_attention_options, query_key_epsilon, 0, 1);
     WRONG_INT64(t, index, attn_attention_options, key_head_size, 3, ATTN_ERROR_SHAPE);
     WRONG_INT64(t, index, attn_attention_options, key_head_size, 0, ATTN_ERROR_INVALID_ARGUMENT);
@@ -250,6 +251,46 @@ static void forwards(int32_t backend, int taped)
     calls_close(t);
 }
 
+static void triangles(int32_t backend, int taped)
+{
+    calls *t = calls_open(backend);
+    attn_attention *layer = NULL, *without = NULL, *narrow = NULL;
+    attn_attention_options o = options_of(t);
+    OK(t->ctx, attn_attention_create(t->ctx, &o, &without));
+    o.pair_bias = 1;
+    OK(t->ctx, attn_attention_create(t->ctx, &o, &layer));
+    o.output_width = 2;
+    OK(t->ctx, attn_attention_create(t->ctx, &o, &narrow));
+    ROW(t, attn_attention_triangle, triangle);
+    arg_context(t);
+    arg_handle(t, "layer", ATTENTION, layer, 0);
+    arg_tape(t, taped ? t->live[TAPE] : NULL);
+    arg_input(t, "pair", FLOATS(t, 3, 3, 4), IS_HEADS);
+    arg_number(t, "axis", 0);
+    arg_handle(t, "mask", MASK, t->live[MASK], NULLABLE);
+    arg_output(t, "output", FLOATS(t, 3, 3, 4), IS_HEADS);
+    guard_parameters(t, attn_attention_parameters(layer));
+    if (taped) t->before = begin;
+    check_row(t);
+    wrong_pointer(t, 1, without, ATTN_ERROR_BAD_STATE, "pair_bias");
+    wrong_pointer(t, 1, narrow, ATTN_ERROR_BAD_STATE, "widths");
+    wrong_pointer(t, 3, FLOATS(t, 3, 2, 4), ATTN_ERROR_SHAPE, "pair");
+    wrong_pointer(t, 3, FLOATS(t, 2, 2, 4), ATTN_ERROR_SHAPE, "output");
+    wrong_number(t, 4, 2, ATTN_ERROR_INVALID_ARGUMENT, "axis");
+    wrong_number(t, 4, -1, ATTN_ERROR_INVALID_ARGUMENT, "axis");
+    attn_attention_free(layer);
+    attn_attention_free(without);
+    attn_attention_free(narrow);
+    calls_close(t);
+}
+
+static void test_triangle(void **state)
+{
+    (void)state;
+    triangles(ATTN_BACKEND_BLAS, 0);
+    triangles(ATTN_BACKEND_REFERENCE, 1);
+}
+
 static void test_forward(void **state)
 {
     (void)state;
@@ -287,6 +328,6 @@ static void test_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dot_product), cmocka_unit_test(test_create), cmocka_unit_test(test_forward),
-                                       cmocka_unit_test(test_cost)};
+                                       cmocka_unit_test(test_triangle), cmocka_unit_test(test_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,6 +212,19 @@ static void concatenating(calls *t, bench *b, int taped)
     wrong_pointer(t, 4, calls_over(t, ATTN_FLOAT32, 2, (int64_t[]){4, 6}, NULL, attn_tensor_data(other)), ATTN_ERROR_INVALID_ARGUMENT, "y");
 }
 
+THUNK(transpose, attn_transpose(a[0].p, a[1].p, a[2].p, a[3].p))
+
+static void transposing(calls *t, bench *b, int taped)
+{
+    ROW(t, attn_transpose, transpose);
+    arg_round(t, b, taped);
+    arg_input(t, "x", FLOATS(t, 2, 3, 4), LEADS | IS_HEADS);
+    arg_output(t, "y", FLOATS(t, 3, 2, 4), IS_HEADS);
+    check_row(t);
+    wrong_pointer(t, 3, FLOATS(t, 2, 3, 4), ATTN_ERROR_SHAPE, "y");
+    wrong_pointer(t, 3, FLOATS(t, 3, 2, 5), ATTN_ERROR_SHAPE, "y");
+}
+
 THUNK(embedding, attn_embedding(a[0].p, a[1].p, a[2].p, a[3].p, a[4].d, a[5].p))
 THUNK(sinusoidal, attn_positions_sinusoidal(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p))
 THUNK(learned, attn_positions_learned(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p))
@@ -303,6 +316,7 @@ static void run(int32_t backend, int taped)
     norms(t, &b, taped);
     dropping(t, &b, taped);
     concatenating(t, &b, taped);
+    transposing(t, &b, taped);
     embeddings(t, &b, taped);
     losses(t, &b, taped);
     calls_close(t);

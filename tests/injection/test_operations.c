@@ -166,8 +166,44 @@ static void test_attention(void **state)
     run_scenarios(all, COUNT_OF(all));
 }
 
+/* ---- triangle attention around both nodes: a pair matrix, its gradient, the output */
+static void set_up_triangle(world *w)
+{
+    const int64_t shape[3] = {3, 3, WIDTH};
+    attn_attention_options o;
+    for (int i = 0; i < 5; i++) w->tensor[i] = random_tensor(w, i, 3, shape);
+    OK(w->ctx, attn_tape_create(w->ctx, &w->tape));
+    OK(w->ctx, attn_attention_options_init(&o, sizeof o));
+    o.query_width = WIDTH;
+    o.heads = 2;
+    o.pair_bias = o.gated_output = 1;
+    OK(w->ctx, attn_attention_create(w->ctx, &o, &w->attention));
+    OK(w->ctx, attn_gradients_create(w->ctx, attn_attention_parameters(w->attention), &w->gradients));
+}
+
+static attn_status act_triangle(world *w)
+{
+    attn_status status = ATTN_OK;
+    AGAIN(w, status, attn_gradients_zero(w->ctx, w->gradients));
+    AGAIN(w, status, attn_tape_begin(w->ctx, w->tape, NULL));
+    AGAIN(w, status, attn_tape_watch(w->ctx, w->tape, w->tensor[0], w->tensor[2]));
+    AGAIN(w, status, attn_attention_triangle(w->ctx, w->attention, w->tape, w->tensor[0], w->variant, NULL, w->tensor[4]));
+    return run_backward(w, status, w->tensor[4]);
+}
+
+static void test_triangle(void **state)
+{
+    static const scenario all[] = {
+        {"triangle attention along rows", set_up_triangle, act_triangle, result_attention, NULL, EACH_AGAIN, 0},
+        {"triangle attention along columns", set_up_triangle, act_triangle, result_attention, NULL, EACH_AGAIN, 1},
+    };
+    (void)state;
+    run_scenarios(all, COUNT_OF(all));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_triangle)};
     return cmocka_run_group_tests(tests, NULL, print_injections);
 }

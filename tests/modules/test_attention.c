@@ -376,7 +376,7 @@ static void test_errors(void **state)
                  {"query_key_norm", offsetof(attn_attention_options, query_key_norm), 4, 3, ATTN_ERROR_INVALID_ARGUMENT},
                  {"query_key_epsilon", offsetof(attn_attention_options, query_key_epsilon), 0, NAN, ATTN_ERROR_INVALID_ARGUMENT},
                  {"gated_output", offsetof(attn_attention_options, gated_output), 4, 2, ATTN_ERROR_INVALID_ARGUMENT},
-                 {"reserved", offsetof(attn_attention_options, reserved), 4, 1, ATTN_ERROR_INVALID_ARGUMENT},
+                 {"pair_bias", offsetof(attn_attention_options, pair_bias), 4, 2, ATTN_ERROR_INVALID_ARGUMENT},
                  {"dtype", offsetof(attn_attention_options, dtype), 4, ATTN_INT32, ATTN_ERROR_DTYPE},
                  {"initialisation", offsetof(attn_attention_options, initialisation), 4, 5, ATTN_ERROR_INVALID_ARGUMENT}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
