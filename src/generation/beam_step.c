@@ -4,17 +4,12 @@
 
 /* A step of beam search: the likeliest candidates of every sequence, then the new tokens of those that go on. What a step finds is kept
    until it has been fed, so that a step that failed is made again as it was: caches of hypotheses without children may be gone by then. */
-static double number(const view *v, int64_t at)
-{
-    return v->dtype == ATTN_FLOAT64 ? ((const double *)v->data)[at] : (double)((const float *)v->data)[at];
-}
-
 static attn_status check_logits(attn_context *ctx, const view *logits, int64_t s)
 {
     for (int64_t r = 0; r < logits->rows; r++) {
         int finite = 0;
         for (int64_t v = 0; v < logits->width; v++) {
-            double x = number(logits, r * logits->width + v);
+            double x = attn__number(logits, r * logits->width + v);
             if (!(x < INFINITY))
                 return attn__fail(ctx, ATTN_ERROR_NOT_FINITE, "logits: got %g for token %lld of sequence %lld, expected less than infinity",
                                   x, (long long)v, (long long)s);
@@ -90,7 +85,7 @@ static attn_status choose(attn_context *ctx, const attn_generator *g, int64_t s)
     if (log_p.data == NULL) return attn__arena_status(ctx->scratch);
     status = kernels->softmax(ctx, &logits, 1, &log_p);
     for (int64_t at = 0; status == ATTN_OK && at < logits.rows * logits.width; at++) {
-        double p = number(&log_p, at);
+        double p = attn__number(&log_p, at);
         if (p > -INFINITY) count = offer(heap, count, 2 * g->options.beam, (attn__candidate){now.live[at / logits.width].score + p, at});
     }
     if (status != ATTN_OK) return status;
@@ -128,7 +123,8 @@ static attn_status feed(attn_context *ctx, attn_generator *g)
             slot[fed] = s * beam + next.live[i].slot;
             row[fed] = s * beam + i;
             segment[fed] = (attn_segment){fed, 1, 0, s};
-            if (next.live[i].slot != from) attn__member_copy(g, &g->model, s * beam + from, slot[fed], g->filled[s]);
+            for (const attn__member *m = &g->model; next.live[i].slot != from && m != NULL; m = m->next)
+                attn__member_copy(g, m, s * beam + from, slot[fed], g->filled[s]);
             fed++;
         }
     }

@@ -26,8 +26,7 @@ static attn_status token_scores(attn_context *ctx, const attn_generator *g, cons
     status = kernels->softmax(ctx, &logits, 1, &log_p);
     for (int64_t s = 0; status == ATTN_OK && s < logits.rows; s++) {
         if (g->finished[s]) continue;
-        int64_t at = s * logits.width + tokens[s];
-        out[s] = logits.dtype == ATTN_FLOAT64 ? ((const double *)log_p.data)[at] : (double)((const float *)log_p.data)[at];
+        out[s] = attn__number(&log_p, s * logits.width + tokens[s]);
     }
     return status;
 }

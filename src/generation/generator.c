@@ -35,12 +35,7 @@ static attn_status check_options(attn_context *ctx, const attn__transformer_plan
     if (status != ATTN_OK) return status;
     if (o->stop_count > 0 && o->stops == NULL)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.stops: got NULL, expected %lld tokens", (long long)o->stop_count);
-    int64_t positions = plan->options.context;
-    if (o->capacity == ATTN_DERIVED) o->capacity = positions;
-    if (plan->options.positions == ATTN_POSITIONS_LEARNED && o->capacity > positions)
-        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                          "options.capacity: got %lld, expected at most the model's %lld learned positions", (long long)o->capacity,
-                          (long long)positions);
+    if (o->capacity == ATTN_DERIVED) o->capacity = plan->options.context;
     return ATTN_OK;
 }
 
@@ -90,7 +85,7 @@ static attn_status make(attn_context *ctx, const attn_transformer *model, const 
     if (status == ATTN_OK) status = attn__options_read(ctx, "options", options, &defaults, sizeof o, sizeof o, &o);
     if (status != ATTN_OK) return status;
     status = check_options(ctx, attn__transformer_plan_of(model), &o);
-    if (status == ATTN_OK) status = attn__member_check(ctx, model);
+    if (status == ATTN_OK) status = attn__member_check(ctx, model, o.capacity);
     if (status != ATTN_OK) return status;
     status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_generator), &memory);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "generator");
@@ -134,6 +129,11 @@ void attn_generator_free(attn_generator *g)
     attn__generator_give_back(g, g->stops, g->options.stop_count, (int64_t)sizeof *g->stops);
     attn__generator_give_back(g, g->logits, numbers, attn__dtype_bytes(g->logits_tensor.dtype));
     attn__beam_close(g);
+    for (attn__member *m = g->model.next, *next; m != NULL; m = next) {
+        next = m->next;
+        attn__member_close(g, m);
+        attn__generator_give_back(g, m, 1, (int64_t)sizeof *m);
+    }
     attn__member_close(g, &g->model);
     g->magic = 0;
     attn__deallocate(memory, g, (int64_t)sizeof *g);

@@ -2,7 +2,7 @@
 #include "generator.h"
 
 /* One model of a decoding session: can it generate, and its caches. */
-attn_status attn__member_check(attn_context *ctx, const attn_transformer *model)
+attn_status attn__member_check(attn_context *ctx, const attn_transformer *model, int64_t capacity)
 {
     const attn__transformer_plan *plan = attn__transformer_plan_of(model);
     if (!plan->has_decoder || !plan->has_output)
@@ -14,6 +14,11 @@ attn_status attn__member_check(attn_context *ctx, const attn_transformer *model)
                 ctx, ATTN_ERROR_UNSUPPORTED,
                 "model: got a mask of decoder layer %lld that depends on where a stretch begins, expected one that a cache can keep",
                 (long long)i);
+    const int64_t positions = plan->options.context;
+    if (plan->options.positions == ATTN_POSITIONS_LEARNED && capacity > positions)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                          "options.capacity: got %lld, expected at most the model's %lld learned positions", (long long)capacity,
+                          (long long)positions);
     return ATTN_OK;
 }
 

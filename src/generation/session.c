@@ -31,7 +31,7 @@ static attn_status place(attn_context *ctx, const attn_generator *g, attn__segme
     }
     stream->segments = (attn__segments){segments.count, segments.rows, query};
     *keys = (attn__segments){segments.count, g->slots * g->options.capacity, key};
-    *memory = (attn__segments){segments.count, g->model.cross_rows, source};
+    *memory = (attn__segments){segments.count, 0, source}; /* rows: each model's own */
     return attn__places_expand(ctx, ctx->scratch, stream->segments, segments.rows, &stream->places);
 }
 
@@ -52,22 +52,56 @@ static attn_status last_logits(const attn__call *call, const attn__transformer_p
     return status == ATTN_OK ? attn__transformer_logits(call, plan, &last, logits) : status;
 }
 
+/* Logits of the tokens by one model, in the scratch; what they attend is written to its caches. */
+static attn_status run(attn_context *ctx, const attn__member *m, const view *tokens, const attn__stream *stream, attn__segments keys,
+                       attn__segments memory, attn__value *logits)
+{
+    const attn__transformer_plan *plan = attn__member_plan(m);
+    const attn__call call = {ctx, NULL, m->parameters};
+    attn__value hidden;
+    memory.rows = m->cross_rows;
+    attn_status status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
+    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, stream, keys, memory, m->caches, &hidden);
+    return status == ATTN_OK ? last_logits(&call, plan, &hidden, stream->segments, logits) : status;
+}
+
+/* sum of the models' probabilities, [segments, vocabulary], as logarithms */
+static attn_status run_all(attn_context *ctx, const attn_generator *g, const view *tokens, const attn__stream *stream, attn__segments keys,
+                           attn__segments memory, double **sum)
+{
+    attn_status status = ATTN_OK;
+    *sum = attn__scratch(ctx, keys.count * attn__generator_plan(g)->output.out * (int64_t)sizeof **sum);
+    if (*sum == NULL) return attn__arena_status(ctx->scratch);
+    for (const attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
+        attn__mark mark = attn__arena_mark(ctx->scratch);
+        attn__value logits;
+        status = run(ctx, m, tokens, stream, keys, memory, &logits);
+        if (status == ATTN_OK) status = attn__ensemble_add(ctx, &logits.at, m == &g->model, *sum);
+        attn__arena_rewind(ctx->scratch, mark);
+    }
+    return status;
+}
+
 attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const view *tokens, attn__segments segments, const int64_t *slot,
                                  const int64_t *row)
 {
-    const attn__transformer_plan *plan = attn__generator_plan(g);
-    const attn__call call = {ctx, NULL, g->model.parameters};
+    const int64_t vocabulary = attn__generator_plan(g)->output.out;
+    const size_t bytes = (size_t)(vocabulary * attn__dtype_bytes(g->model.parameters->dtype));
     attn__stream stream;
     attn__segments keys, memory;
-    attn__value hidden, logits;
+    attn__value logits;
+    double *sum = NULL;
     attn_status status = place(ctx, g, segments, slot, &stream, &keys, &memory);
-    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
-    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, &stream, keys, memory, g->model.caches, &hidden);
-    if (status == ATTN_OK) status = last_logits(&call, plan, &hidden, segments, &logits);
+    if (status == ATTN_OK && g->model.next == NULL)
+        status = run(ctx, &g->model, tokens, &stream, keys, memory, &logits);
+    else if (status == ATTN_OK)
+        status = run_all(ctx, g, tokens, &stream, keys, memory, &sum);
     if (status != ATTN_OK) return status;
-    const size_t bytes = (size_t)(plan->output.out * attn__dtype_bytes(plan->options.dtype));
     for (int64_t i = 0; i < segments.count; i++) { /* by no kernel: a call that is cancelled would leave some rows new */
-        memcpy((char *)g->logits + (size_t)row[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
+        if (sum != NULL)
+            attn__ensemble_write(g, row[i], sum + i * vocabulary);
+        else
+            memcpy((char *)g->logits + (size_t)row[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
         g->filled[slot[i] / g->options.beam] = keys.at[i].length;
     }
     return ATTN_OK;
@@ -82,37 +116,55 @@ static void forget(attn_generator *g)
     memset(g->scores, 0, sequences * sizeof *g->scores);
     g->draws = 0;
     g->prompted = 0;
+    g->begun = 1;
 }
 
 /* the encoder's rows as keys and values of every layer's cross-attention, projected once */
-static attn_status remember(const attn__call *call, attn_generator *g, const attn__batch_views *batch)
+static attn_status remember(attn_context *ctx, const attn_generator *g, attn__member *m, const attn__batch_views *batch)
 {
-    const attn__transformer_plan *plan = attn__generator_plan(g);
+    const attn__transformer_plan *plan = attn__member_plan(m);
+    const attn__call call = {ctx, NULL, m->parameters};
     attn__value memory;
-    attn_status status = attn__member_cross_reserve(call->ctx, g, &g->model, batch->source.rows);
-    if (status == ATTN_OK)
-        status = attn__tape_temporary(call->ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
-    if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
+    attn_status status = attn__member_cross_reserve(ctx, g, m, batch->source.rows);
+    if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
+    if (status == ATTN_OK) status = attn__transformer_encode(&call, plan, batch, &memory);
     for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
-        attn__mark mark = attn__arena_mark(call->ctx->scratch);
-        status = attn__attention_remember(call, &plan->decoder.layers[i].cross, &memory, &g->model.caches[i].cross);
-        attn__arena_rewind(call->ctx->scratch, mark);
+        attn__mark mark = attn__arena_mark(ctx->scratch);
+        status = attn__attention_remember(&call, &plan->decoder.layers[i].cross, &memory, &m->caches[i].cross);
+        attn__arena_rewind(ctx->scratch, mark);
+    }
+    return status;
+}
+
+static attn_status remember_all(attn_context *ctx, attn_generator *g, const attn__batch_views *batch)
+{
+    attn_status status = ATTN_OK;
+    for (attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
+        attn__mark mark = attn__arena_mark(ctx->scratch);
+        status = remember(ctx, g, m, batch);
+        attn__arena_rewind(ctx->scratch, mark);
     }
     for (int64_t s = 0; s < batch->source_stream.segments.count; s++) g->memory_segments[s] = batch->source_stream.segments.at[s];
     return status;
 }
 
 /* Memory of a prompt that is larger than any before, and of the steps after it up to the capacity: taken at once, and exactly, instead of
-   growing while it runs. Nothing may lie in the scratch. */
+   growing while it runs. Models run one after another. Nothing may lie in the scratch. */
 static attn_status reserve(attn_context *ctx, attn_generator *g, const attn__batch_views *batch)
 {
-    attn__need need;
-    attn_status status = attn__decoding_need(ctx, attn__generator_plan(g), batch->source_stream.segments, batch->target_stream.segments,
-                                             g->options.beam, g->options.capacity, &need);
-    if (status == ATTN_OK) status = attn__worker_scratch_reserve(ctx, need.worker);
+    attn__need most = {.scratch = 0}, need;
+    attn_status status = ATTN_OK;
+    for (const attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
+        status = attn__decoding_need(ctx, attn__member_plan(m), batch->source_stream.segments, batch->target_stream.segments,
+                                     g->options.beam, g->options.capacity, &need);
+        if (status == ATTN_OK && need.scratch > most.scratch) most.scratch = need.scratch;
+        if (status == ATTN_OK && need.worker > most.worker) most.worker = need.worker;
+    }
+    attn__grow(&most.scratch, attn__ensemble_scratch(g), 1, 1);
+    if (status == ATTN_OK) status = attn__worker_scratch_reserve(ctx, most.worker);
     if (status != ATTN_OK) return status;
     attn__arena_reset(ctx->scratch); /* the batch's places with it */
-    status = attn__arena_reserve(ctx->scratch, need.scratch);
+    status = attn__arena_reserve(ctx->scratch, most.scratch);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "temporary memory of a prompt");
     g->reserved_source = batch->source.rows;
     g->reserved_target = batch->target.rows;
@@ -135,11 +187,16 @@ static attn_status check_prompt(attn_context *ctx, const attn_generator *g, attn
     return ATTN_OK;
 }
 
-/* learned positions of the encoder; the target's are counted from 0 and end with the capacity */
-static attn_status check_source(const attn__call *call, const attn__transformer_plan *plan, attn__batch_views views)
+/* learned positions of the encoders; the target's are counted from 0 and end with the capacity */
+static attn_status check_source(attn_context *ctx, const attn_generator *g, attn__batch_views views)
 {
+    attn_status status = ATTN_OK;
     views.target_stream.segments.count = 0;
-    return attn__transformer_positions(call, plan, &views);
+    for (const attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
+        const attn__call call = {ctx, NULL, m->parameters};
+        status = attn__transformer_positions(&call, attn__member_plan(m), &views);
+    }
+    return status;
 }
 
 static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch *batch)
@@ -149,7 +206,7 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
     attn__batch_views views;
     attn_status status = attn__transformer_batch(&call, plan, batch, 0, &views);
     if (status == ATTN_OK) status = check_prompt(ctx, g, views.target_stream.segments);
-    if (status == ATTN_OK) status = check_source(&call, plan, views);
+    if (status == ATTN_OK) status = check_source(ctx, g, views);
     if (status != ATTN_OK) return status;
     forget(g);
     if (views.source.rows > g->reserved_source || views.target.rows > g->reserved_target) {
@@ -161,7 +218,7 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
     int64_t *slot = attn__scratch(ctx, segments.count * (int64_t)sizeof *slot);
     if (slot == NULL) return attn__arena_status(ctx->scratch);
     for (int64_t s = 0; s < segments.count; s++) slot[s] = s * g->options.beam;
-    if (plan->has_encoder) status = remember(&call, g, &views);
+    if (plan->has_encoder) status = remember_all(ctx, g, &views);
     if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, slot, slot);
     if (status == ATTN_OK && g->beam != NULL) attn__beam_begin(g);
     g->prompted = status == ATTN_OK;

@@ -101,6 +101,7 @@ static attn_status remember(const session *s, attn__segments source)
     batch.source_stream.segments = source;
     attn_status status = attn__places_expand(ctx, ctx->scratch, source, source.rows, &batch.source_stream.places);
     if (status == ATTN_OK) status = take(s, source.count, (int64_t)sizeof(attn_segment), 1);
+    attn__mark opened = attn__arena_mark(ctx->scratch); /* the batch stays, what is computed from it is in the caches */
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, source.rows, s->plan->options.width, s->plan->options.dtype, &memory);
     if (status == ATTN_OK) status = attn__transformer_encode(&s->call, s->plan, &batch, &memory);
     for (int64_t i = 0; status == ATTN_OK && i < s->plan->decoder.side.layers; i++) {
@@ -108,6 +109,7 @@ static attn_status remember(const session *s, attn__segments source)
         status = attn__attention_remember(&s->call, &s->plan->decoder.layers[i].cross, &memory, &s->caches[i].cross);
         attn__arena_rewind(ctx->scratch, mark);
     }
+    attn__arena_rewind(ctx->scratch, opened);
     return status;
 }
 

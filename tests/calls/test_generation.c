@@ -10,6 +10,7 @@
 /* Wrong calls of generator.h. */
 RELEASE(generator, attn_generator_free)
 THUNK(create, attn_generator_create(a[0].p, a[1].p, a[2].p, a[3].p))
+THUNK(add_model, attn_generator_add_model(a[0].p, a[1].p, a[2].p))
 THUNK(prompt, attn_generator_prompt(a[0].p, a[1].p, a[2].p))
 THUNK(prompt_tokens, attn_generator_prompt_tokens(a[0].p, a[1].p, a[2].i, a[3].p))
 THUNK(logits, attn_generator_logits(a[0].p, a[1].p, a[2].p))
@@ -327,6 +328,46 @@ static void beams(void **state)
     calls_close(t);
 }
 
+/* each valid call adds one more */
+static void ensembles(void **state)
+{
+    calls *t = calls_open(ATTN_BACKEND_REFERENCE);
+    const attn_generator_options o = options_of(t);
+    const attn_transformer_options usual = model_options(1, 1);
+    attn_transformer_options other[5];
+    attn_generator *generator = NULL, *begun = NULL;
+    attn_transformer *model = NULL;
+    model_batch batch;
+    (void)state;
+    OK(t->ctx, attn_generator_create(t->ctx, t->live[TRANSFORMER], &o, &generator));
+    OK(t->ctx, attn_generator_create(t->ctx, t->live[TRANSFORMER], &o, &begun));
+    model_batch_open(t->ctx, &batch, &usual, 2, (int64_t[]){2, 3}, (int64_t[]){1, 3}, 3);
+    OK(t->ctx, attn_generator_prompt(t->ctx, begun, &batch.batch));
+    ROW(t, attn_generator_add_model, add_model);
+    arg_context(t);
+    arg_handle(t, "generator", GENERATOR, generator, 0);
+    arg_handle(t, "model", TRANSFORMER, t->live[TRANSFORMER], 0);
+    check_row(t);
+    wrong_pointer(t, 1, begun, ATTN_ERROR_BAD_STATE, "generator");
+    for (int i = 0; i < 5; i++) other[i] = usual;
+    other[0].encoder_layers = 0;
+    other[1].target_vocabulary = 12;
+    other[2].source_vocabulary = 12, other[2].target_vocabulary = 11;
+    other[3].output_head = 0;
+    other[4].dtype = ATTN_FLOAT64;
+    static const attn_status statuses[5] = {ATTN_ERROR_INVALID_ARGUMENT, ATTN_ERROR_SHAPE, ATTN_ERROR_SHAPE, ATTN_ERROR_INVALID_ARGUMENT,
+                                            ATTN_ERROR_DTYPE};
+    for (int i = 0; i < 5; i++) {
+        OK(t->ctx, attn_transformer_create(t->ctx, &other[i], &model));
+        wrong_pointer(t, 2, model, statuses[i], "model");
+        attn_transformer_free(model);
+    }
+    attn_generator_free(generator);
+    attn_generator_free(begun);
+    model_batch_close(&batch);
+    calls_close(t);
+}
+
 static void token_prompts(void **state)
 {
     calls *t = calls_open(ATTN_BACKEND_BLAS);
@@ -365,6 +406,6 @@ static void token_prompts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(creating), cmocka_unit_test(sessions), cmocka_unit_test(beams),
-                                       cmocka_unit_test(token_prompts)};
+                                       cmocka_unit_test(ensembles), cmocka_unit_test(token_prompts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

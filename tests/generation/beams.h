@@ -17,6 +17,8 @@ typedef struct trial {
     session s;
     attn_generator_options options;
     int64_t vocabulary, source[4], first_source[4];
+    attn_transformer *further[2]; /* models of an ensemble, beside the session's */
+    int models;                   /* how many of them */
 } trial;
 
 static inline void open_trial(trial *t, int32_t backend, const attn_transformer_options *model, const attn_generator_options *o,
@@ -44,8 +46,8 @@ static inline double rank_of(const attn_generator_options *o, double score, int6
     return score / pow((double)length, o->length_penalty);
 }
 
-/* logits of the token after prompt i and a text, and their log-probabilities */
-static inline void calculate(trial *t, int64_t i, const text *x, double *logits, double *log_p)
+/* logits of the token after prompt i and a text by one model, and their log-probabilities */
+static inline void calculate_one(trial *t, const attn_transformer *model, int64_t i, const text *x, double *logits, double *log_p)
 {
     attn_context *ctx = t->s.ctx;
     const int64_t prompt = t->s.lengths[i], rows = prompt + x->count, one = 1;
@@ -68,7 +70,7 @@ static inline void calculate(trial *t, int64_t i, const text *x, double *logits,
         batch.source = source;
         batch.source_layout = layout[0];
     }
-    OK(ctx, attn_transformer_forward(ctx, t->s.model, NULL, &batch, all));
+    OK(ctx, attn_transformer_forward(ctx, model, NULL, &batch, all));
     for (int64_t v = 0; v < t->vocabulary; v++) sum += exp(logits[v] = model_get(all, (rows - 1) * t->vocabulary + v));
     for (int64_t v = 0; v < t->vocabulary; v++) log_p[v] = logits[v] - log(sum);
     attn_tensor_free(tokens);
@@ -76,6 +78,20 @@ static inline void calculate(trial *t, int64_t i, const text *x, double *logits,
     attn_tensor_free(all);
     attn_layout_free(layout[0]);
     attn_layout_free(layout[1]);
+}
+
+/* of an ensemble: the logarithm of the mean, twice */
+static inline void calculate(trial *t, int64_t i, const text *x, double *logits, double *log_p)
+{
+    double more[VOCABULARY], further[VOCABULARY];
+    calculate_one(t, t->s.model, i, x, logits, log_p);
+    if (t->models == 0) return;
+    for (int64_t v = 0; v < t->vocabulary; v++) logits[v] = exp(log_p[v]);
+    for (int m = 0; m < t->models; m++) {
+        calculate_one(t, t->further[m], i, x, more, further);
+        for (int64_t v = 0; v < t->vocabulary; v++) logits[v] += exp(further[v]);
+    }
+    for (int64_t v = 0; v < t->vocabulary; v++) log_p[v] = logits[v] = log(logits[v] / (t->models + 1));
 }
 
 /* a search of one sequence: what the generator's must be after every step */
@@ -186,9 +202,9 @@ static inline void expect_search(session *s, int64_t i, const search *x, double 
 }
 
 /* output weights of 0 and a bias of the caller's: the same logits whatever was read; needs output_bias */
-static inline void set_output(session *s, const double *bias)
+static inline void set_output(attn_transformer *model, const double *bias)
 {
-    attn_parameters *p = attn_transformer_parameters(s->model);
+    attn_parameters *p = attn_transformer_parameters(model);
     for (int64_t i = 0; i < attn_parameters_count(p); i++) {
         attn_tensor *tensor = attn_parameters_tensor(p, i);
         if (strncmp(attn_parameters_name(p, i), "output.", 7) != 0) continue;

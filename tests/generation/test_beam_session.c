@@ -162,7 +162,7 @@ static void test_ties(void **state)
             o.stop_count = cases[c].stop >= 0;
             o.stops = &cases[c].stop;
             open_session(&s, backend, &m, &o, NULL, target);
-            set_output(&s, bias);
+            set_output(s.model, bias);
             prompt(&s);
             steps(&s, 2);
             text want = {.count = 2, .score = -2 * log(5)};
@@ -195,7 +195,7 @@ static void test_lengths(void **state)
         o.stop_count = 1;
         o.stops = &stop;
         open_session(&s, ATTN_BACKEND_BLAS, &m, &o, NULL, &targets[which]);
-        set_output(&s, bias);
+        set_output(s.model, bias);
         prompt(&s);
         assert_int_equal(steps(&s, 3), 1);
         read_outcome(&s, 0, &got);
@@ -229,7 +229,7 @@ static void test_few_candidates(void **state)
         o.stop_count = 1;
         o.stops = &stop;
         open_session(&s, ATTN_BACKEND_BLAS, &m, &o, NULL, target);
-        set_output(&s, tokens == 0 ? two : tokens == 1 ? stopping : one);
+        set_output(s.model, tokens == 0 ? two : tokens == 1 ? stopping : one);
         prompt(&s);
         assert_int_equal(steps(&s, 3), 1);
         read_outcome(&s, 0, &got);
@@ -248,6 +248,31 @@ static void test_few_candidates(void **state)
     }
 }
 
+/* A text of score 0 comes before those that were finished first, though the power of its length is 0. */
+static void test_certain_text(void **state)
+{
+    static const double penalties[3] = {1, 0, -1e300}, bias[2] = {60, 0};
+    static const int32_t stop = 1;
+    const int64_t target[1] = {1};
+    const text best = {.tokens = {0, 0, 0}, .count = 3, .score = 0};
+    (void)state;
+    for (int c = 0; c < 3; c++) {
+        const attn_transformer_options m = constant_model(2);
+        attn_generator_options o = defaults(1, 4);
+        session s;
+        o.beam = 5;
+        o.length_penalty = penalties[c];
+        o.stop_count = 1;
+        o.stops = &stop;
+        open_session(&s, ATTN_BACKEND_BLAS, &m, &o, NULL, target);
+        set_output(s.model, bias);
+        prompt(&s);
+        assert_int_equal(steps(&s, 3), 1);
+        expect_text(&s, 0, 0, &best, 0, "a certain text");
+        close_session(&s);
+    }
+}
+
 static void test_not_finite(void **state)
 {
     static const double wrong[3][3] = {{0, NAN, 0}, {0, 0, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
@@ -262,12 +287,12 @@ static void test_not_finite(void **state)
     for (int32_t backend = ATTN_BACKEND_BLAS; backend <= ATTN_BACKEND_REFERENCE; backend++) {
         open_session(&s, backend, &m, &o, NULL, target);
         for (int i = 0; i < 3; i++) {
-            set_output(&s, wrong[i]);
+            set_output(s.model, wrong[i]);
             prompt(&s);
             FAILS(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished), ATTN_ERROR_NOT_FINITE, "logits");
             assert_int_equal(tokens[0] + finished[1], 154);
         }
-        set_output(&s, good);
+        set_output(s.model, good);
         prompt(&s);
         assert_int_equal(steps(&s, 5), 2);
         close_session(&s);
@@ -442,6 +467,7 @@ int main(void)
                                        cmocka_unit_test(test_ties),
                                        cmocka_unit_test(test_lengths),
                                        cmocka_unit_test(test_few_candidates),
+                                       cmocka_unit_test(test_certain_text),
                                        cmocka_unit_test(test_not_finite),
                                        cmocka_unit_test(test_failures),
                                        cmocka_unit_test(test_failure_after_copies),

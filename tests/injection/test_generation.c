@@ -101,6 +101,39 @@ static void result_tokens(world *w)
     note(w, &token, sizeof token);
 }
 
+/* ---- an ensemble: a model is added or it is not */
+static attn_status add_model(world *w)
+{
+    attn_status status = ATTN_OK;
+    AGAIN(w, status, attn_generator_add_model(w->ctx, w->generator, w->model));
+    return status;
+}
+
+static void result_ensemble(world *w)
+{
+    int32_t tokens[SEQUENCES], finished[SEQUENCES];
+    attn_status status = prompt(w);
+    OK(w->ctx, status);
+    OK(w->ctx, attn_generator_step(w->ctx, w->generator, SEQUENCES, tokens, finished));
+    result(w);
+}
+
+static void set_up_ensemble(world *w)
+{
+    set_up(w);
+    OK(w->ctx, attn_generator_add_model(w->ctx, w->generator, w->model));
+}
+
+static void test_ensembles(void **state)
+{
+    static const scenario all[] = {
+        {"a model added", set_up, add_model, result_ensemble, NULL, EACH_AGAIN, 0},
+        {"a model with an encoder added to a beam", set_up, add_model, result_ensemble, NULL, EACH_AGAIN, ENCODER | BEAM},
+        {"a prompt of an ensemble", set_up_ensemble, prompt, result, no_prompt, EACH_AGAIN, ENCODER | BEAM}};
+    (void)state;
+    run_scenarios(all, COUNT_OF(all));
+}
+
 static void test_prompts(void **state)
 {
     static const scenario all[] = {{"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN, 0},
@@ -124,6 +157,6 @@ static void test_steps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prompts), cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prompts), cmocka_unit_test(test_steps), cmocka_unit_test(test_ensembles)};
     return cmocka_run_group_tests(tests, NULL, print_injections);
 }
