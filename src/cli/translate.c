@@ -34,6 +34,8 @@ static attn_status open_generator(session *s, int64_t sequences)
     o.stop_count = 1;
     o.stops = &stop;
     if (status == ATTN_OK) status = attn_generator_create(t->ctx, t->models[0], &o, &s->generator);
+    for (int64_t m = 1; status == ATTN_OK && m < t->models_count; m++)
+        status = attn_generator_add_model(t->ctx, s->generator, t->models[m]);
     s->sequences = sequences;
     return status;
 }

@@ -87,6 +87,8 @@ for steps in 110 300; do
 done
 status 0 $attn train $pairs $small --out whole --eval-every 50 --steps 300 --decay-steps 300 --warmup 15 --average 3
 same parts/checkpoint.safetensors whole/checkpoint.safetensors "resumed and whole"
+status 0 $attn decode --model run --model whole --input words
+[ "$(wc -l <out | tr -d ' ')" = 60 ] || wrong "two models"
 [ "$(find whole -name 'snapshot-*' | wc -l | tr -d ' ')" = 3 ] || wrong "expected 3 snapshots: $(ls whole)"
 
 # the mean of the last three, the least loss, the last, patience, buckets, other tokens, other sizes
