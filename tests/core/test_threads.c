@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,6 +28,27 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return next(thread, attributes, start, argument);
 }
 
+static void sleep_microseconds(long n)
+{
+    nanosleep(&(struct timespec){n / 1000000, n % 1000000 * 1000}, NULL);
+}
+
+/* This one too: with `late`, who waits takes time between the look and the sleep, with the lock in hand. A call that is made without the
+   lock falls into that gap and is missed; the sleeper then wakes by itself, much later, and says so. */
+enum { LATE = 4000, PATIENCE = 10 };
+static atomic_int late, missed;
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+    struct timespec until;
+    int looked = atomic_load(&late);
+    if (looked) sleep_microseconds(LATE);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE;
+    int result = pthread_cond_timedwait(condition, mutex, &until);
+    if (result == ETIMEDOUT) atomic_fetch_add(&missed, looked);
+    return result == ETIMEDOUT ? 0 : result;
+}
+
 static attn__memory *memory;
 static int create(void **state)
 {
@@ -48,11 +70,6 @@ static attn__pool *pool_of(attn__memory *from, int32_t threads)
     attn__pool *made;
     assert_int_equal(attn__pool_create(from, threads, &made), ATTN_OK);
     return made;
-}
-
-static void sleep_microseconds(long n)
-{
-    nanosleep(&(struct timespec){n / 1000000, n % 1000000 * 1000}, NULL);
 }
 
 enum { MOST_TILES = 5000 };
@@ -210,6 +227,35 @@ static void test_cancel(void **state)
         assert_int_equal(s.runs, before + 100);
         attn__pool_free(pool);
     }
+}
+
+/* the caller waits for a worker, and then for its last tile; the worker ends it when the caller is about to sleep */
+static void late_tile(void *job, int64_t tile, int32_t worker)
+{
+    atomic_int *inside = job;
+    (void)tile;
+    if (worker > 0) {
+        atomic_store(inside, 1);
+        sleep_microseconds(LATE / 2);
+    }
+    for (int i = 0; worker == 0 && i < 1000 && atomic_load(inside) == 0; i++) sleep_microseconds(100);
+}
+
+/* More threads than processors, so that all who wait sleep: neither the end of the last tile nor that of the pool is missed. */
+static void test_no_call_is_missed(void **state)
+{
+    (void)state;
+    atomic_store(&missed, 0);
+    atomic_store(&late, 1);
+    for (int round = 0; round < 8 && atomic_load(&missed) == 0; round++) {
+        atomic_int inside = 0;
+        attn__pool *pool = pool_of(memory, attn__cpu_count() + 1);
+        sleep_microseconds(round * LATE / 8);
+        if (round % 2 == 0) assert_int_equal(attn__pool_run(pool, 2, late_tile, &inside, NULL, NULL), 0);
+        attn__pool_free(pool);
+    }
+    atomic_store(&late, 0);
+    assert_int_equal(atomic_load(&missed), 0);
 }
 
 static atomic_int prepared;
@@ -384,7 +430,7 @@ int main(void)
         cmocka_unit_test(test_cancel),          cmocka_unit_test(test_on_thread),
         cmocka_unit_test(test_signals),         cmocka_unit_test(test_system_refuses),
         cmocka_unit_test(test_huge_count),      cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_in_a_job),
+        cmocka_unit_test(test_fork_in_a_job),   cmocka_unit_test(test_no_call_is_missed),
     };
     return cmocka_run_group_tests(tests, create, destroy);
 }

@@ -246,6 +246,43 @@ static void test_shared_keys(void **state)
     attn_layout_free(k);
 }
 
+/* Causal linear attention of one sequence: pairs within chunks of 64, and each chunk's keys summed once before it is needed and once along
+   the way. What is foretold beyond what is counted are the sums that nobody reads: those of the block, and those behind the last chunk. */
+static void test_causal_linear(void **state)
+{
+    (void)state;
+    enum { HEADS = 2, SIZE = 8, VALUES = 12 };
+    static const int64_t lengths[] = {1, 2, 63, 64, 65, 100, 128, 130, 512};
+    attn_attention_options o;
+    OK(ctx, attn_attention_options_init(&o, sizeof o));
+    o.form = ATTN_FORM_LINEAR;
+    o.heads = HEADS;
+    o.query_width = o.key_width = HEADS * SIZE;
+    o.value_width = o.output_width = HEADS * VALUES;
+    o.project_query = o.project_key = o.project_value = o.project_output = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int64_t n = lengths[i], rest = n % 64, last = rest == 0 ? 64 : rest, pairs = (n - rest) * 64 + rest * rest;
+        attn_layout *layout = layout_of(1, &n);
+        attn_mask *mask = mask_of(CAUSAL, 0, 0);
+        attn_attention *layer = NULL;
+        attn_cost_report r = {.struct_size = sizeof r};
+        attn_tensor *x = model_tensor(ctx, ATTN_FLOAT32, n, HEADS * SIZE), *v = model_tensor(ctx, ATTN_FLOAT32, n, HEADS * VALUES);
+        attn_tensor *y = model_tensor(ctx, ATTN_FLOAT32, n, HEADS * VALUES);
+        OK(ctx, attn_attention_create(ctx, &o, &layer));
+        OK(ctx, attn_attention_cost(ctx, &o, layout, layout, mask, &r));
+        assert_int_equal(r.forward, HEADS * (3 * n * SIZE * (VALUES + 1) + pairs * (SIZE + VALUES + 1)));
+        counter_take();
+        OK(ctx, attn_attention_forward(ctx, layer, NULL, x, x, v, layout, layout, mask, y));
+        agree("causal linear attention", counter_take() + HEADS * (n + last) * SIZE * (VALUES + 1), r.forward);
+        attn_tensor_free(x);
+        attn_tensor_free(v);
+        attn_tensor_free(y);
+        attn_attention_free(layer);
+        attn_mask_free(mask);
+        attn_layout_free(layout);
+    }
+}
+
 /* one product less where the input is one tensor; the multiply-adds are the same */
 static void test_self_attention(void **state)
 {
@@ -279,8 +316,9 @@ static void test_self_attention(void **state)
 
 static int run(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear), cmocka_unit_test(test_layers), cmocka_unit_test(test_family),
-                                       cmocka_unit_test(test_self_attention), cmocka_unit_test(test_shared_keys)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),      cmocka_unit_test(test_layers),
+                                       cmocka_unit_test(test_family),      cmocka_unit_test(test_self_attention),
+                                       cmocka_unit_test(test_shared_keys), cmocka_unit_test(test_causal_linear)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
 

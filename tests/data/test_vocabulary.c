@@ -195,9 +195,9 @@ static void test_bad_arguments(void **state)
         assert_non_null(strstr(attn_context_last_error(ctx), "at index 1, expected 0 to 1"));
         assert_memory_equal(text, "........", 8);
     }
-    static const char *const invalid[] = {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82",
-                                          "\x80",     "\xFF",         "\xF5\x80\x80\x80", "\xE0\x9F\xBF"};
-    for (int i = 0; i < 8; i++) {
+    static const char *const invalid[] = {"\xC0\x80", "\xED\xA0\x80",     "\xF4\x90\x80\x80", "\xE2\x82",        "\x80",
+                                          "\xFF",     "\xF5\x80\x80\x80", "\xE0\x9F\xBF",     "\xF0\x8F\xBF\xBF"};
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++) {
         char whole[8] = "ab";
         strcat(whole, invalid[i]);
         for (int32_t kind = ATTN_SYMBOLS_CHARACTERS; kind <= ATTN_SYMBOLS_WORDS; kind++) {

@@ -189,6 +189,21 @@ static void test_failure_leaves_the_old_file(void **state)
     assert_int_equal(entries(), 1);
 }
 
+/* A name without a folder lies in the present one, which is flushed as any other. */
+static void test_flushes_the_present_folder(void **state)
+{
+    (void)state;
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    fail.fsync_folder = EIO;
+    attn_status status = replace("file", "flushed");
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(status, ATTN_ERROR_IO);
+    assert_non_null(strstr(attn_context_last_error(ctx), "was replaced"));
+    expect_content(path, "flushed");
+}
+
 /* A file size limit is an error; the signal that comes with it, deadly by default, is not seen by the caller. */
 static void test_size_limit(void **state)
 {
@@ -293,9 +308,13 @@ static void test_bad_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_replaces, clean),   cmocka_unit_test_teardown(test_failure_leaves_the_old_file, clean),
-        cmocka_unit_test_teardown(test_size_limit, clean), cmocka_unit_test_teardown(test_links, clean),
-        cmocka_unit_test_teardown(test_bad_paths, clean),  cmocka_unit_test_teardown(test_size_limit_with_a_signal_pending, clean),
+        cmocka_unit_test_teardown(test_replaces, clean),
+        cmocka_unit_test_teardown(test_failure_leaves_the_old_file, clean),
+        cmocka_unit_test_teardown(test_size_limit, clean),
+        cmocka_unit_test_teardown(test_links, clean),
+        cmocka_unit_test_teardown(test_bad_paths, clean),
+        cmocka_unit_test_teardown(test_size_limit_with_a_signal_pending, clean),
+        cmocka_unit_test_teardown(test_flushes_the_present_folder, clean),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -66,6 +66,30 @@ static void elements_case(crosscheck *c, const void *what)
     expect_close_numbers(c, "sum_squares", 1, squares);
 }
 
+/* gaps between the rows of some of the views: only where all are dense is there one long row */
+static void mixed_case(crosscheck *c, const void *what)
+{
+    const shape *s = what;
+    for (int gaps = 0; gaps < 8; gaps++) {
+        c->gap = gaps & 1 ? 3 : 0;
+        trio a = input_rows(c, s->rows, s->width, -1, 1);
+        c->gap = gaps & 2 ? 2 : 0;
+        trio b = input_rows(c, s->rows, s->width, -1, 1);
+        c->gap = gaps & 4 ? 1 : 0;
+        trio sum = result_rows(c, s->rows, s->width, 0), product = result_rows(c, s->rows, s->width, 1),
+             copied = result_rows(c, s->rows, s->width, 0);
+        for (int run = 0; run < RUNS; run++) {
+            const attn__kernels *t = c->table[run];
+            assert_int_equal(t->add(c->ctx[run], &a.at[run], &b.at[run], &sum.at[run]), ATTN_OK);
+            assert_int_equal(t->multiply(c->ctx[run], &a.at[run], &b.at[run], 1, &product.at[run]), ATTN_OK);
+            assert_int_equal(t->copy(c->ctx[run], &b.at[run], 0, &copied.at[run]), ATTN_OK);
+        }
+        expect_close(c, "add", 1, &sum);
+        expect_close(c, "multiply", 1, &product);
+        expect_close(c, "copy", 1, &copied);
+    }
+}
+
 static void fill_case(crosscheck *c, const void *what)
 {
     const shape *s = what;
@@ -119,6 +143,15 @@ static void test_elements(void **state)
 {
     (void)state, run_shapes(elements_case, 4);
 }
+static void test_mixed(void **state)
+{
+    static const shape few = {5, 1, 7, 0, 0, 0, 0};
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    crosscheck_run(&c, mixed_case, &few, 0);
+    crosscheck_close(&c);
+}
 static void test_fill(void **state)
 {
     (void)state, run_shapes(fill_case, 0);
@@ -150,6 +183,28 @@ static void test_next_token(void **state)
             if (width > 5) element_set(&logits.at[run], 2, 0, 3, -INFINITY);
             assert_int_equal(c.table[run]->next_token(c.ctx[run], &logits.at[run], temperature, k, p, uniform, tokens[run]), ATTN_OK);
             assert_memory_equal(tokens[run], tokens[0], sizeof tokens[0]);
+        }
+        crosscheck_sweep(&c);
+    }
+    crosscheck_close(&c);
+}
+
+/* tokens whose weights reach p exactly are enough: of n equal ones, the first half with p 0.5 */
+static void test_nucleus_reached_exactly(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int64_t width = 2; width <= 64; width *= 2) {
+        trio logits = input_rows(&c, 1, width, 0, 1);
+        for (int run = 0; run < RUNS; run++) {
+            for (int64_t k = 0; k < width; k++) element_set(&logits.at[run], 0, 0, k, 1.5);
+            for (int64_t k = 0; k <= width; k += width) {
+                const double uniform = 1 - 0x1p-53;
+                int32_t token = -1;
+                assert_int_equal(c.table[run]->next_token(c.ctx[run], &logits.at[run], 1, k, 0.5, &uniform, &token), ATTN_OK);
+                assert_int_equal(token, width / 2 - 1);
+            }
         }
         crosscheck_sweep(&c);
     }
@@ -190,7 +245,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropout), cmocka_unit_test(test_elements),   cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_adam),    cmocka_unit_test(test_next_token), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_adam),    cmocka_unit_test(test_next_token), cmocka_unit_test(test_nucleus_reached_exactly),
+        cmocka_unit_test(test_mixed),   cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

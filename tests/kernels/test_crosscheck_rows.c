@@ -107,6 +107,26 @@ static void residual_case(crosscheck *c, const void *what)
     expect_close(c, "residual", 1, to);
 }
 
+/* Rows far from 0: the mean that is kept for the backward is the nearest float32, so that no more than its rounding is lost there. */
+static void far_case(crosscheck *c, const void *what)
+{
+    const row_shape *s = what;
+    for (double base = 1; base < 1e7; base *= 7) {
+        trio x = input_rows(c, s->rows, s->width, base, base + 2), y = result_rows(c, s->rows, s->width, 0),
+             statistics = result_rows(c, s->rows, 2, 0);
+        for (int run = 0; run < RUNS; run++)
+            assert_int_equal(c->table[run]->residual_norm(c->ctx[run], &x.at[run], NULL, NULL, ATTN_NORM_LAYER, 1e-5, NULL, NULL, NULL,
+                                                          &y.at[run], statistics.at[run].data),
+                             ATTN_OK);
+        for (int64_t r = 0; r < s->rows; r++) {
+            double mean = element_get(&statistics.at[RUN_BLAS], r, 0, 0), right = element_get(&statistics.at[RUN_FLOAT64], r, 0, 0);
+            double step = (double)nextafterf((float)right, INFINITY) - (double)(float)right;
+            if (!(fabs(mean - right) <= 0.55 * step))
+                fail_msg("%d columns at %g: mean %.9g, expected %.9g", (int)s->width, base, mean, right);
+        }
+    }
+}
+
 static int log_form; /* of softmax under test */
 
 /* some rows hold minus infinities, one only those */
@@ -209,6 +229,16 @@ static void test_norms(void **state)
     }
 }
 
+static void test_far_norms(void **state)
+{
+    static const row_shape far[] = {{9, 4, 0, 0, 0, 0, 0}, {9, 100, 0, 0, 0, 0, 0}, {9, 500, 0, 0, 0, 0, 0}, {9, 1400, 0, 0, 0, 0, 0}};
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int i = 0; i < 4; i++) crosscheck_run(&c, far_case, &far[i], 0);
+    crosscheck_close(&c);
+}
+
 static void test_softmax(void **state)
 {
     (void)state;
@@ -265,7 +295,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms), cmocka_unit_test(test_residual), cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_norms), cmocka_unit_test(test_residual), cmocka_unit_test(test_softmax), cmocka_unit_test(test_far_norms),
         cmocka_unit_test(test_embed), cmocka_unit_test(test_loss),     cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -375,6 +375,15 @@ static void test_errors(void **state)
     open_run(&r, ATTN_BACKEND_BLAS, 1, &o);
     FAILS(r.ctx, attn_transformer_forward(r.ctx, r.model, NULL, &r.batch.batch, r.output), ATTN_ERROR_INVALID_ARGUMENT, "position");
     close_run(&r);
+    /* a sequence without tokens has none, wherever it would begin */
+    o.context = 7;
+    open_run(&r, ATTN_BACKEND_BLAS, 1, &o);
+    attn_segment at[SEQUENCES];
+    for (int i = 0; i < SEQUENCES; i++) OK(r.ctx, attn_layout_get(r.ctx, r.batch.target_layout, i, &at[i]));
+    at[3].first_position = 1000;
+    OK(r.ctx, attn_layout_set(r.ctx, r.batch.target_layout, SEQUENCES, at));
+    OK(r.ctx, attn_transformer_forward(r.ctx, r.model, NULL, &r.batch.batch, r.output));
+    close_run(&r);
     /* float64 needs the reference backend */
     attn_transformer *model = NULL;
     attn_context *blas = model_context(ATTN_BACKEND_BLAS, 1, 0);

@@ -41,6 +41,22 @@ static void test_tiling_and_keys(void **state)
     attn_layout_free(layout);
 }
 
+/* lengths tile the rows, whatever segments the layout held before */
+static void test_lengths_after_segments(void **state)
+{
+    fixture *f = *state;
+    attn_layout *layout;
+    EXPECT_OK(attn_layout_create(f->ctx, 4, &layout));
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        attn__segments segments;
+        EXPECT_OK(attn_layout_set(f->ctx, layout, cases[c].count, cases[c].at));
+        EXPECT_OK(attn_layout_set_lengths(f->ctx, layout, 3, (const int64_t[]){2, 0, 5}, 0));
+        if (attn__layout_tiling(f->ctx, "layout", layout, 7, &segments) != ATTN_OK) fail_msg("tiling after: %s", cases[c].name);
+        if (attn__layout_keys(f->ctx, "layout", layout, 7, &segments) != ATTN_OK) fail_msg("keys after: %s", cases[c].name);
+    }
+    attn_layout_free(layout);
+}
+
 static void test_checks_against_rows(void **state)
 {
     fixture *f = *state;
@@ -186,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FIXTURE_TEST(test_tiling_and_keys),
+        FIXTURE_TEST(test_lengths_after_segments),
         FIXTURE_TEST(test_checks_against_rows),
         FIXTURE_TEST(test_set_checks_first_and_allocates_nothing),
         FIXTURE_TEST(test_order),
