@@ -284,7 +284,7 @@ static void signal_tile(void *job, int64_t tile, int32_t worker)
 {
     sigset_t set;
     (void)tile;
-    sleep_microseconds(3000);
+    for (int i = 0; worker == 0 && i < 3000 && atomic_load((atomic_int *)job) == 0; i++) sleep_microseconds(1000); /* for a worker's turn */
     if (worker == 0) return;
     pthread_sigmask(SIG_BLOCK, NULL, &set);
     int right = sigismember(&set, SIGTERM) == 1 && sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGCHLD) == 1 &&
