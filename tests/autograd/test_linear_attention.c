@@ -249,43 +249,54 @@ static void test_recurrent(void **state)
     }
 }
 
-/* One tensor in all three places: its three gradients come one after the other, on BLAS as on the reference. */
-static void test_one_tensor(void **state)
+/* One tensor in several places: its gradients come one after the other, on BLAS as on the reference. A place's number is its tensor's. */
+static void one_tensor(const int places[3], int32_t causal)
 {
     enum { ROWS = 140, SIZE = 4 };
-    (void)state;
-    for (int32_t causal = 0; causal < 2; causal++) {
-        attn_tensor *d[2];
-        for (int b = 0; b < 2; b++) {
-            attn_context *ctx = contexts[b];
-            random_state random = {15};
-            attn_linear_attention_options o = options_of(ATTN_FEATURES_IDENTITY, causal);
-            attn_tensor *x = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1),
-                        *y = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
-            attn_tape *tape;
-            for (int64_t e = 0; e < ROWS * SIZE; e++) ((float *)attn_tensor_data(x))[e] += 1.25F; /* over 0 */
-            d[b] = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
-            assert_int_equal(attn_tape_create(ctx, &tape), ATTN_OK);
-            assert_int_equal(attn_tape_begin(ctx, tape, NULL), ATTN_OK);
-            assert_int_equal(attn_tape_watch(ctx, tape, x, d[b]), ATTN_OK);
-            attn_layout *query_layout = layout_of(ctx, 2, (const attn_segment[]){{0, ROWS / 2, 0, 0}, {ROWS / 2, ROWS / 2, 0, 1}});
-            attn_layout *key_layout = layout_of(ctx, 2, (const attn_segment[]){{ROWS / 2, ROWS / 2, 0, 0}, {0, ROWS / 2, 0, 1}});
-            assert_int_equal(attn_linear_attention(ctx, tape, x, x, x, query_layout, key_layout, &o, y), ATTN_OK);
-            attn_layout_free(query_layout);
-            attn_layout_free(key_layout);
-            const attn_tensor *outputs[] = {y}, *gradients[] = {x};
-            assert_int_equal(attn_tape_backward(ctx, tape, 1, outputs, gradients, 0, NULL), ATTN_OK);
-            attn_tape_free(tape);
-            attn_tensor_free(x);
-            attn_tensor_free(y);
+    attn_tensor *d[2][3];
+    for (int b = 0; b < 2; b++) {
+        attn_context *ctx = contexts[b];
+        attn_linear_attention_options o = options_of(ATTN_FEATURES_IDENTITY, causal);
+        attn_tensor *x[3], *y = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
+        attn_tape *tape;
+        assert_int_equal(attn_tape_create(ctx, &tape), ATTN_OK);
+        assert_int_equal(attn_tape_begin(ctx, tape, NULL), ATTN_OK);
+        for (int i = 0; i < 3; i++) {
+            random_state random = {15 + (uint64_t)i};
+            x[i] = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1);
+            d[b][i] = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
+            for (int64_t e = 0; e < ROWS * SIZE; e++) ((float *)attn_tensor_data(x[i]))[e] += 1.25F; /* over 0 */
+            assert_int_equal(attn_tape_watch(ctx, tape, x[i], d[b][i]), ATTN_OK);
         }
-        const float *got = attn_tensor_data(d[0]), *want = attn_tensor_data(d[1]);
+        attn_layout *query_layout = layout_of(ctx, 2, (const attn_segment[]){{0, ROWS / 2, 0, 0}, {ROWS / 2, ROWS / 2, 0, 1}});
+        attn_layout *key_layout = layout_of(ctx, 2, (const attn_segment[]){{ROWS / 2, ROWS / 2, 0, 0}, {0, ROWS / 2, 0, 1}});
+        assert_int_equal(attn_linear_attention(ctx, tape, x[places[0]], x[places[1]], x[places[2]], query_layout, key_layout, &o, y),
+                         ATTN_OK);
+        attn_layout_free(query_layout);
+        attn_layout_free(key_layout);
+        const attn_tensor *outputs[] = {y}, *gradients[] = {x[0]};
+        assert_int_equal(attn_tape_backward(ctx, tape, 1, outputs, gradients, 0, NULL), ATTN_OK);
+        attn_tape_free(tape);
+        for (int i = 0; i < 3; i++) attn_tensor_free(x[i]);
+        attn_tensor_free(y);
+    }
+    for (int i = 0; i < 3; i++) {
+        const float *got = attn_tensor_data(d[0][i]), *want = attn_tensor_data(d[1][i]);
         for (int64_t e = 0; e < ROWS * SIZE; e++)
             if (!(fabs((double)got[e] - (double)want[e]) < 2e-5 * (1 + fabs((double)want[e]))))
-                fail_msg("causal %d, element %d: got %g, expected %g", causal, (int)e, (double)got[e], (double)want[e]);
-        attn_tensor_free(d[0]);
-        attn_tensor_free(d[1]);
+                fail_msg("%d%d%d, causal %d, tensor %d, element %d: got %g, expected %g", places[0], places[1], places[2], causal, i,
+                         (int)e, (double)got[e], (double)want[e]);
+        attn_tensor_free(d[0][i]);
+        attn_tensor_free(d[1][i]);
     }
+}
+
+static void test_one_tensor(void **state)
+{
+    static const int places[][3] = {{0, 0, 0}, {0, 1, 0}, {0, 0, 2}, {0, 1, 1}, {0, 1, 2}};
+    (void)state;
+    for (int32_t causal = 0; causal < 2; causal++)
+        for (size_t c = 0; c < sizeof places / sizeof *places; c++) one_tensor(places[c], causal);
 }
 
 /* later rows made NaN and infinite change no bit of earlier rows' outputs and query gradients, nor of other sequences */

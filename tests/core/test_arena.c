@@ -189,6 +189,26 @@ static void test_reserve(void **state)
     destroy(memory, arena);
 }
 
+/* to reserve more than the first block holds leaves alone what was taken from it */
+static void test_reserve_while_in_use(void **state)
+{
+    (void)state;
+    attn__memory *memory = attn__memory_create(NULL, -1);
+    attn__arena *arena = create(memory, 0);
+    unsigned char *p = attn__arena_take(arena, 1000);
+    assert_non_null(p);
+    memset(p, 7, 1000);
+    int64_t before = live(memory);
+    assert_int_equal(attn__arena_reserve(arena, 4 * MIB), ATTN_OK);
+    assert_true(live(memory) >= before + 4 * MIB);
+    assert_int_equal(attn__arena_used(arena), 1024);
+    int64_t count = allocations(memory);
+    assert_non_null(attn__arena_take(arena, 4 * MIB));
+    assert_int_equal(allocations(memory), count);
+    for (int i = 0; i < 1000; i++) assert_int_equal(p[i], 7);
+    destroy(memory, arena);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -264,9 +284,16 @@ static void test_dry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes),          cmocka_unit_test(test_steady_state),      cmocka_unit_test(test_mark_and_rewind),
-        cmocka_unit_test(test_replaced_block), cmocka_unit_test(test_reserve),           cmocka_unit_test(test_reserve_stays),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_failing_allocator), cmocka_unit_test(test_dry),
+        cmocka_unit_test(test_takes),
+        cmocka_unit_test(test_steady_state),
+        cmocka_unit_test(test_mark_and_rewind),
+        cmocka_unit_test(test_replaced_block),
+        cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_reserve_stays),
+        cmocka_unit_test(test_reserve_while_in_use),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failing_allocator),
+        cmocka_unit_test(test_dry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

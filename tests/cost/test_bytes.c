@@ -109,8 +109,54 @@ static void test_added_to(void **state)
     check("others", others);
 }
 
+/* elements that a kernel passes over, of what it is given: each input once, each output once, or as often as it is said */
+static void expect_elements(const char *name, attn_status status, int64_t elements)
+{
+    OK(ctx, attn__leave(ctx, status));
+    if (ctx->counts.bytes != elements * (int64_t)sizeof(float))
+        fail_msg("%s: %lld bytes, expected %lld", name, (long long)ctx->counts.bytes, (long long)elements * (long long)sizeof(float));
+}
+#define EXPECT(elements, call) \
+    do { \
+        ctx->counts.bytes = 0; \
+        OK(ctx, attn__enter(ctx)); \
+        expect_elements(#call, call, elements); \
+    } while (0)
+
+static void test_passes(void **state)
+{
+    (void)state;
+    view x = of(ROWS, 1, 5), y = of(ROWS, 1, 6), w = of(6, 1, 5), b = of(1, 1, 6), u = of(ROWS, 1, 6), gain = of(1, 1, 5),
+         two = of(12, 1, 5);
+    view bias = of(1, 1, 12), gates = of(ROWS, 1, 12), labels = of(ROWS, 1, 1), one = of(1, 1, 1);
+    const int64_t nx = ROWS * 5, ny = ROWS * 6;
+    attn__loss_sums sums;
+    double number;
+    EXPECT(nx + 30 + ny, table->linear(ctx, &x, &w, NULL, NULL, NULL, &y, NULL));
+    EXPECT(nx + 30 + 6 + 2 * ny, table->linear(ctx, &x, &w, &b, NULL, NULL, &y, &u));
+    EXPECT(nx + 60 + 12 + 3 * ny, table->linear_gated(ctx, &x, &two, &bias, NULL, NULL, &y, &gates));
+    EXPECT(ny + nx + 2 * 30 + 2 * 6, table->linear_d_weight(ctx, &y, &x, &w, &b)); /* added to */
+    EXPECT(ny + 2 * 6, table->linear_d_weight(ctx, &y, &x, NULL, &b));
+    EXPECT(2 * nx, table->activation(ctx, NULL, &x, NULL, &x));
+    EXPECT(2 * nx + 5, table->residual_norm(ctx, &x, NULL, NULL, ATTN_NORM_RMS, 0, &gain, NULL, NULL, &x, NULL));
+    EXPECT(4 * nx + 2 * 5, table->residual_norm(ctx, &x, &x, NULL, ATTN_NORM_LAYER, 0, &gain, &gain, &x, &x, NULL));
+    EXPECT(3 * nx + 5 + 2 * 5,
+           table->residual_norm_back(ctx, &x, NULL, &x, NULL, NULL, ATTN_NORM_LAYER, &gain, &x, NULL, &gain, NULL)); /* dgain added to */
+    EXPECT(2 * nx, table->residual_norm(ctx, &x, NULL, NULL, ATTN_NORM_RMS, 0, NULL, NULL, &x, &x, NULL)); /* without s nothing is kept */
+    EXPECT(3 * nx, table->residual(ctx, &x, &x, NULL, &x));
+    EXPECT(2 * nx, table->softmax(ctx, &x, 0, &x));
+    EXPECT(nx + ROWS, table->loss(ctx, &x, &labels, 0, 0, -1, 0, &sums));
+    EXPECT(2 * nx + ROWS, table->loss(ctx, &x, &labels, 0, 0, -1, 1, &sums)); /* becomes its gradient */
+    EXPECT(3 * nx, table->add(ctx, &x, &x, &x));
+    EXPECT(1 + 2 * nx, table->scale(ctx, &one, &x));
+    EXPECT(nx, table->fill(ctx, &x, 0, 0, 0));
+    EXPECT(2 * nx, table->dot(ctx, &x, &x, &number));
+    EXPECT(100, table->sum_squares(ctx, NULL, 100, &number));
+    EXPECT(8 * 100, table->adam(ctx, NULL, NULL, NULL, NULL, 100, 1, 0, 1, 0, 0, 0, 0, 1)); /* four arrays, read and written */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_added_to)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_added_to), cmocka_unit_test(test_passes)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

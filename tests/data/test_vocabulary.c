@@ -115,6 +115,8 @@ static void test_characters(void **state)
     int32_t tokens[2] = {7, 7};
     assert_int_equal(attn_vocabulary_encode(ctx, vocabulary, "aXb", 3, 2, tokens, &count), ATTN_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(attn_context_last_error(ctx), "'X' at offset 1"));
+    assert_int_equal(attn_vocabulary_encode(ctx, vocabulary, "a\x7F", 2, 2, tokens, &count), ATTN_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(attn_context_last_error(ctx), "byte 0x7f at offset 1")); /* not as it is: terminals take it for more */
     assert_int_equal(attn_vocabulary_encode(ctx, vocabulary, "a\xC3", 2, 2, tokens, &count), ATTN_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(attn_context_last_error(ctx), "0xc3 at offset 1"));
     assert_int_equal(tokens[0], 7);

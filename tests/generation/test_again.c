@@ -129,6 +129,46 @@ static void test_source_past_the_positions(void **state)
     close_session(&s);
 }
 
+/* a prompt that gets no memory has ended what the one before began: there is nothing to go on from */
+static void test_prompt_without_memory(void **state)
+{
+    (void)state;
+    const int64_t source[2][2] = {{2, 1}, {900, 700}}, target[2] = {2, 1};
+    attn_transformer_options o = model_options(1, 1);
+    attn_generator_options g = defaults(2, 12);
+    test_allocator memory;
+    session s;
+    int refused = 0;
+    o.context = 900;
+    for (int at = 1; at < 6; at++) {
+        int32_t tokens[2], finished[2];
+        memset(&memory, 0, sizeof memory);
+        open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source[0], target);
+        attn_context *ctx = model_context_counted(&memory, ATTN_BACKEND_BLAS, 1);
+        attn_generator_free(s.generator);
+        OK(ctx, attn_generator_create(ctx, s.model, &g, &s.generator));
+        OK(ctx, attn_generator_prompt(ctx, s.generator, &s.batch.batch));
+        OK(ctx, attn_generator_step(ctx, s.generator, 2, tokens, finished));
+        model_batch_close(&s.batch);
+        model_batch_open(s.ctx, &s.batch, &o, 2, source[1], target, 5);
+        memory.fail_at = memory.calls + at;
+        attn_status status = attn_generator_prompt(ctx, s.generator, &s.batch.batch);
+        memory.fail_at = 0;
+        if (status != ATTN_OK) {
+            refused++;
+            FAILS(ctx, attn_generator_step(ctx, s.generator, 2, tokens, finished), ATTN_ERROR_BAD_STATE, "without a prompt");
+            OK(ctx, attn_generator_prompt(ctx, s.generator, &s.batch.batch));
+        }
+        OK(ctx, attn_generator_step(ctx, s.generator, 2, tokens, finished));
+        attn_generator_free(s.generator);
+        s.generator = NULL;
+        attn_context_free(ctx);
+        close_session(&s);
+        assert_int_equal(memory.live_pointers, 0);
+    }
+    assert_true(refused > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +177,7 @@ int main(void)
         cmocka_unit_test(test_steps_after_a_longer_source),
         cmocka_unit_test(test_token_past_the_end),
         cmocka_unit_test(test_source_past_the_positions),
+        cmocka_unit_test(test_prompt_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static void test_dtype(void **state)
 }
 
 /* writes the model's file by hand: with one parameter left out, of another shape or type, or one too many */
-enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, INTEGERS, ADD, ADD_OPTIMIZER, NO_OPTIONS, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
+enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, NO_OPTIONS, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
 static void write_by_hand(const attn_transformer *model, int what, const char *options)
 {
     attn__writer *writer = NULL;
@@ -157,6 +157,7 @@ static void write_by_hand(const attn_transformer *model, int what, const char *o
     const int64_t one = 1;
     const float extra = 1;
     if (what == ADD) OK(ctx, attn__writer_tensor(ctx, writer, "extra.weight", ATTN_FLOAT32, 1, &one, &extra));
+    if (what == ADD_ALIKE) OK(ctx, attn__writer_tensor(ctx, writer, "optimizers.extra", ATTN_FLOAT32, 1, &one, &extra));
     if (what == ADD_OPTIMIZER) OK(ctx, attn__writer_tensor(ctx, writer, "optimizer.first_moment.extra", ATTN_FLOAT32, 1, &one, &extra));
     OK(ctx, attn__file_write(ctx, writer, PATH));
     attn__writer_free(writer);
@@ -200,6 +201,7 @@ static void test_strict(void **state)
                  {LEAVE_OUT, options, ATTN_ERROR_MISMATCH, ATTN_OK, attn_parameters_name(p, 3)},
                  {ADD, options, ATTN_ERROR_MISMATCH, ATTN_OK, "extra.weight"},
                  {ADD_OPTIMIZER, options, ATTN_OK, ATTN_OK, ""}, /* a checkpoint is a model too */
+                 {ADD_ALIKE, options, ATTN_ERROR_MISMATCH, ATTN_OK, "optimizers.extra"},
                  {RESHAPE, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {WIDEN, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {INTEGERS, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},

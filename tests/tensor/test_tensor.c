@@ -109,6 +109,7 @@ static const stride_case strides[] = {
     {2, {3, 4}, {1, 1}, ATTN_ERROR_SHAPE, "share memory"},
     {3, {3, 2, 4}, {4, 11, 1}, ATTN_ERROR_SHAPE, "strides: got 11 on axis 1"},
     {2, {3, 4}, {4, -1}, ATTN_ERROR_SHAPE, "strides: got -1 on axis 1"},
+    {2, {1, 4}, {-1, 1}, ATTN_ERROR_SHAPE, "strides: got -1 on axis 0"},
     {2, {3, 4}, {INT64_MAX / 2, 1}, ATTN_ERROR_TOO_LARGE, "strides"},
     {1, {3}, {INT64_MAX}, ATTN_ERROR_TOO_LARGE, "strides"},
     {1, {2}, {INT64_MAX}, ATTN_ERROR_TOO_LARGE, "strides"},
