@@ -4,7 +4,7 @@
    status, context: results, errors, threads, memory        tensor, layout: data and packed sequences       mask: who sees whom
    tape, parameters: gradients                               operations, embedding, rotary, loss, measures: the equations one by one
    linear_attention: linear attention, Performer, Linformer
-   attention, transformer: layers and models, their files    files: tensors of files
+   attention, transformer: layers and models, their files    heads: taken out of models    files: tensors of files
    data: vocabularies and batches                            inspect: weights, entropy
    optimizer, trainer: training                              generator: decoding                             cost: before it is built
    Arguments stand in the order context, object, inputs, outputs. Calls return an attn_status. An attn_X belongs to who created it and is
@@ -14,6 +14,7 @@
 #include "cost.h"
 #include "files.h"
 #include "generator.h"
+#include "heads.h"
 #include "inspect.h"
 #include "linear_attention.h"
 #include "measures.h"

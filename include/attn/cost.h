@@ -39,6 +39,10 @@ ATTN_API attn_status attn_transformer_cost(attn_context *ctx, const attn_transfo
 ATTN_API attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows,
                                              int64_t longest, attn_cost_report *report);
 
+/* The same for a model that is there: the heads that are left in it (heads.h) and its masks count. Since: 0.0.2 */
+ATTN_API attn_status attn_transformer_model_cost(attn_context *ctx, const attn_transformer *model, int32_t training, int64_t rows,
+                                                 int64_t longest, attn_cost_report *report);
+
 /* Parameter `index` of the model these options describe, in the order of its set and of its file: name (with NUL, cut to capacity bytes,
    at most 160), rank, and shape [4] (axes past the rank are 1). END_OF_DATA past the last; INVALID_ARGUMENT: NULL, index negative,
    capacity under 1. Each call plans the model anew. Since: 0.0.1 */

@@ -137,9 +137,10 @@ static attn_status read_decoding(attn_context *ctx, attn__dry *dry, attn__segmen
     return status;
 }
 
-/* on layouts, or (rows not negative) on rows in sequences of longest: two readings, each with a plan of its own */
-static attn_status report_model(attn_context *ctx, const attn_transformer_options *o, int training, const attn_layout *source,
-                                const attn_layout *target, int64_t rows, int64_t longest, attn_cost_report *r)
+/* on layouts, or (rows not negative) on rows in sequences of longest: two readings, each with a plan of its own. like: a model's plan, whose
+   heads and masks count; NULL: the options alone */
+static attn_status report_model(attn_context *ctx, const attn_transformer_options *o, const attn__transformer_plan *like, int training,
+                                const attn_layout *source, const attn_layout *target, int64_t rows, int64_t longest, attn_cost_report *r)
 {
     attn_status status = ATTN_OK;
     *r = (attn_cost_report){.struct_size = sizeof *r};
@@ -147,9 +148,11 @@ static attn_status report_model(attn_context *ctx, const attn_transformer_option
         attn__dry dry;
         attn__segments s, t;
         attn_layout *made;
-        status = attn__dry_open(ctx, o, &dry);
+        status = attn__dry_open(ctx, o, like != NULL ? like->heads : NULL, &dry);
         if (status != ATTN_OK) return status;
-        status = segments_of(&dry, source, target, rows, longest, &made, &s, &t);
+        made = NULL;
+        if (like != NULL) status = attn__dry_masks(&dry, like);
+        if (status == ATTN_OK) status = segments_of(&dry, source, target, rows, longest, &made, &s, &t);
         if (status == ATTN_OK) status = decoding ? read_decoding(ctx, &dry, s, t, r) : read_run(ctx, &dry, training, s, t, r);
         attn_layout_free(made);
         if (status != ATTN_OK) return attn__dry_fail(ctx, &dry, status);
@@ -180,9 +183,17 @@ attn_status attn_transformer_cost(attn_context *ctx, const attn_transformer_opti
     if (status == ATTN_OK && o.encoder_layers > 0 && o.decoder_layers > 0 && source->count != target->count)
         status = attn__fail(ctx, ATTN_ERROR_SHAPE, "target: got %lld segments, expected %lld as in source", (long long)target->count,
                             (long long)source->count);
-    if (status == ATTN_OK) status = report_model(ctx, &o, training, source, target, -1, 0, &r);
+    if (status == ATTN_OK) status = report_model(ctx, &o, NULL, training, source, target, -1, 0, &r);
     if (status == ATTN_OK) status = attn__report_write(ctx, "report", report, &r, sizeof r, REPORT_FIRST);
     return attn__leave(ctx, status);
+}
+
+static attn_status check_rows(attn_context *ctx, int64_t rows, int64_t longest)
+{
+    if (rows >= 0 && longest >= 1) return ATTN_OK;
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                      "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
+                      (long long)longest);
 }
 
 attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows,
@@ -194,11 +205,25 @@ attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_op
     attn_cost_report r;
     status = check_report(ctx, training, report);
     if (status == ATTN_OK) status = attn__transformer_resolve(ctx, options, &o);
-    if (status == ATTN_OK && (rows < 0 || longest < 1))
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                            "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
-                            (long long)longest);
-    if (status == ATTN_OK) status = report_model(ctx, &o, training, NULL, NULL, rows, longest, &r);
+    if (status == ATTN_OK) status = check_rows(ctx, rows, longest);
+    if (status == ATTN_OK) status = report_model(ctx, &o, NULL, training, NULL, NULL, rows, longest, &r);
+    if (status == ATTN_OK) status = attn__report_write(ctx, "report", report, &r, sizeof r, REPORT_FIRST);
+    return attn__leave(ctx, status);
+}
+
+attn_status attn_transformer_model_cost(attn_context *ctx, const attn_transformer *model, int32_t training, int64_t rows, int64_t longest,
+                                        attn_cost_report *report)
+{
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    attn_cost_report r;
+    status = check_report(ctx, training, report);
+    if (status == ATTN_OK) status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
+    if (status == ATTN_OK) status = check_rows(ctx, rows, longest);
+    if (status == ATTN_OK) {
+        const attn__transformer_plan *plan = attn__transformer_plan_of(model);
+        status = report_model(ctx, &plan->options, plan, training, NULL, NULL, rows, longest, &r);
+    }
     if (status == ATTN_OK) status = attn__report_write(ctx, "report", report, &r, sizeof r, REPORT_FIRST);
     return attn__leave(ctx, status);
 }
@@ -219,7 +244,7 @@ attn_status attn_transformer_describe(attn_context *ctx, const attn_transformer_
                             : rank == NULL ? "rank"
                                            : "shape");
     if (status == ATTN_OK) status = attn__transformer_resolve(ctx, options, &o);
-    if (status == ATTN_OK) status = attn__dry_open(ctx, &o, &dry);
+    if (status == ATTN_OK) status = attn__dry_open(ctx, &o, NULL, &dry);
     if (status == ATTN_OK) {
         const attn_parameters *set = dry.model->parameters;
         if (index >= set->count)

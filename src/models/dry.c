@@ -17,7 +17,7 @@ static attn_status open_context(attn_context *ctx, attn_context **out)
     return status == ATTN_OK ? attn_context_create(&o, out) : status;
 }
 
-static attn_status fill(attn__dry *dry, const attn_transformer_options *resolved)
+static attn_status fill(attn__dry *dry, const attn_transformer_options *resolved, const attn__left *heads)
 {
     attn_context *ctx = dry->ctx;
     attn__arena_free(ctx->scratch);
@@ -25,16 +25,16 @@ static attn_status fill(attn__dry *dry, const attn_transformer_options *resolved
     ctx->dry = 1;
     ctx->depth = 1; /* within a call from here on: what is called in there does not rewind the scratch */
     attn_status status = attn__arena_create(ctx->memory, 2, &ctx->scratch);
-    if (status == ATTN_OK) status = attn__transformer_make(ctx, resolved, &dry->model);
+    if (status == ATTN_OK) status = attn__transformer_make(ctx, resolved, heads, &dry->model);
     return status == ATTN_OK ? attn_tape_create(ctx, &dry->tape) : status;
 }
 
-attn_status attn__dry_open(attn_context *ctx, const attn_transformer_options *resolved, attn__dry *dry)
+attn_status attn__dry_open(attn_context *ctx, const attn_transformer_options *resolved, const attn__left *heads, attn__dry *dry)
 {
     memset(dry, 0, sizeof *dry);
     attn_status status = open_context(ctx, &dry->ctx);
     if (status != ATTN_OK) return attn__fail_memory(ctx, status, "a plan of the model");
-    status = fill(dry, resolved);
+    status = fill(dry, resolved, heads);
     return status == ATTN_OK ? ATTN_OK : attn__dry_fail(ctx, dry, status);
 }
 

@@ -10,8 +10,8 @@ typedef struct attn__dry {
     attn_transformer *model;
     attn_tape *tape;
 } attn__dry;
-/* plans the model of resolved options; errors are reported in ctx */
-attn_status attn__dry_open(attn_context *ctx, const attn_transformer_options *resolved, attn__dry *dry);
+/* plans the model of resolved options, with these heads (NULL: all); errors are reported in ctx */
+attn_status attn__dry_open(attn_context *ctx, const attn_transformer_options *resolved, const attn__left *heads, attn__dry *dry);
 /* with the masks of another plan of the same options */
 attn_status attn__dry_masks(attn__dry *dry, const attn__transformer_plan *like);
 /* what went wrong in there, said in ctx; closes */

@@ -3,13 +3,13 @@
 
 attn__side attn__encoder_side(const attn_transformer_options *o)
 {
-    return (attn__side){o->encoder_layers, o->width, o->heads, o->feed_forward, 0, 0};
+    return (attn__side){o->encoder_layers, o->width, o->heads, o->feed_forward, 0, 0, NULL};
 }
 
 attn__side attn__decoder_side(const attn_transformer_options *o)
 {
     return (attn__side){
-        o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward, o->encoder_layers > 0 ? o->width : 0, 1};
+        o->decoder_layers, o->decoder_width, o->decoder_heads, o->decoder_feed_forward, o->encoder_layers > 0 ? o->width : 0, 1, NULL};
 }
 
 static void set_positions(const attn_transformer_options *o, const attn__side *side, attn_attention_options *a)
@@ -30,9 +30,10 @@ static void set_positions(const attn_transformer_options *o, const attn__side *s
     a->rotary_magnitude = o->rotary_magnitude;
 }
 
-/* memory_width 0: self-attention, which alone knows positions */
+/* memory_width 0: self-attention, which alone knows positions, and may have lost heads: kept NULL: none */
 static attn_status plan_attention(const attn__scope *scope, const char *name, const attn_transformer_options *o, const attn__side *side,
-                                  int64_t memory_width, double shrink, const attn__attention_module *shared, attn__attention_module *module)
+                                  int64_t memory_width, double shrink, const attn__attention_module *shared, const attn__kept *kept,
+                                  attn__attention_module *module)
 {
     attn_attention_options a;
     attn_status status = attn_attention_options_init(&a, sizeof a);
@@ -54,8 +55,13 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.soft_cap = o->soft_cap;
     a.initialisation = o->initialisation;
     a.initialisation_scale = o->initialisation_scale;
+    const attn__attention_kept heads = {side->heads, kept != NULL ? kept->heads : NULL};
+    if (kept != NULL) { /* whole groups: each has a key head */
+        a.key_heads = kept->count / (side->heads / a.key_heads);
+        a.heads = kept->count;
+    }
     status = attn__attention_resolve(scope->ctx, &a, &a);
-    return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, shared, module) : status;
+    return status == ATTN_OK ? attn__attention_plan(scope, name, &a, shrink, shared, &heads, module) : status;
 }
 
 static attn_status plan_norm(const attn__scope *scope, const char *name, const attn_transformer_options *o, int64_t width,
@@ -65,7 +71,7 @@ static attn_status plan_norm(const attn__scope *scope, const char *name, const a
 }
 
 attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *o, const attn__side *side, const attn__layer *first,
-                             attn__layer *layer)
+                             int64_t index, attn__layer *layer)
 {
     const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
     /* what writes to the residual stream starts smaller in deep stacks (GPT-2) */
@@ -81,10 +87,13 @@ attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_op
     layer->feed_forward_site = attn__scope_site(scope, "feed_forward");
 
     attn_status status = plan_norm(scope, layer->parallel ? "norm" : "self_attention_norm", o, side->width, &layer->self_norm);
-    if (status == ATTN_OK) status = plan_attention(scope, "self_attention", o, side, 0, shrink, first ? &first->self : NULL, &layer->self);
+    if (status == ATTN_OK)
+        status = plan_attention(scope, "self_attention", o, side, 0, shrink, first ? &first->self : NULL,
+                                attn__left_of(side->left, side->causal, index), &layer->self);
     if (status == ATTN_OK && layer->has_cross) {
         if (!layer->parallel) status = plan_norm(scope, "cross_attention_norm", o, side->width, &layer->cross_norm);
-        if (status == ATTN_OK) status = plan_attention(scope, "cross_attention", o, side, side->memory_width, shrink, NULL, &layer->cross);
+        if (status == ATTN_OK)
+            status = plan_attention(scope, "cross_attention", o, side, side->memory_width, shrink, NULL, NULL, &layer->cross);
     }
     if (status == ATTN_OK && !layer->parallel) status = plan_norm(scope, "feed_forward_norm", o, side->width, &layer->feed_forward_norm);
     if (status == ATTN_OK) status = attn__feed_forward_plan(scope, "feed_forward", &ff, &rule, shrink, &layer->feed_forward);

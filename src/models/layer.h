@@ -4,6 +4,7 @@
 #include "../modules/attention.h"
 #include "../modules/feed_forward.h"
 #include "../modules/norm.h"
+#include "heads.h"
 
 /* One layer of a stack: self-attention, cross-attention (decoders with a memory) and feed-forward, each with its norm. Post-norm (5.1):
    x = norm(x + sub(x)); pre-norm: x = x + sub(norm(x)); parallel: the sub-layers read one norm and are added together. */
@@ -19,12 +20,13 @@ typedef struct attn__layer {
 /* The sizes one stack takes from the options: an encoder's or a decoder's. */
 typedef struct attn__side {
     int64_t layers, width, heads, feed_forward, memory_width, causal;
-} attn__side; /* memory_width 0: no cross-attention; causal 1: a decoder */
+    const attn__left *left;
+} attn__side; /* memory_width 0: no cross-attention; causal 1: a decoder; left: the plan's, NULL: all heads are there */
 attn__side attn__encoder_side(const attn_transformer_options *options);
 attn__side attn__decoder_side(const attn_transformer_options *options);
 
 attn_status attn__layer_plan(const attn__scope *scope, const attn_transformer_options *options, const attn__side *side,
-                             const attn__layer *first,
+                             const attn__layer *first, int64_t index,
                              attn__layer *layer); /* first: of the stack, whose position table all share; NULL: this is it */
 
 typedef struct attn__layer_cache {

@@ -159,7 +159,7 @@ attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan 
     attn__dry dry;
     attn__reading reading = {0};
     attn_layout *layout = NULL;
-    attn_status status = attn__dry_open(ctx, &plan->options, &dry);
+    attn_status status = attn__dry_open(ctx, &plan->options, plan->heads, &dry);
     if (status != ATTN_OK) return status;
     status = attn__dry_masks(&dry, plan);
     if (status == ATTN_OK) status = attn__rows_layout(&dry, rows, longest, &layout);

@@ -210,7 +210,7 @@ attn_status attn__decoding_need(attn_context *ctx, const attn__transformer_plan 
 {
     attn__dry dry;
     attn__reading reading = {0};
-    attn_status status = attn__dry_open(ctx, &plan->options, &dry);
+    attn_status status = attn__dry_open(ctx, &plan->options, plan->heads, &dry);
     if (status != ATTN_OK) return status;
     status = attn__dry_masks(&dry, plan);
     if (status == ATTN_OK) status = attn__read_decoding(ctx, &dry, source, target, beam, capacity, &reading);

@@ -18,7 +18,7 @@ attn_status attn__stack_plan(const attn__scope *scope, const attn_transformer_op
     if (decoder) status = attn_mask_causal(ctx, ATTN_ALIGN_LAST, &stack->usual);
     for (int64_t i = 0; status == ATTN_OK && i < side->layers; i++) {
         attn__scope here = attn__scope_at(scope, "layers", i);
-        status = attn__layer_plan(&here, options, side, i > 0 ? &stack->layers[0] : NULL, &stack->layers[i]);
+        status = attn__layer_plan(&here, options, side, i > 0 ? &stack->layers[0] : NULL, i, &stack->layers[i]);
     }
     stack->has_final_norm = options->final_norm && options->norm_placement == ATTN_PLACEMENT_PRE;
     if (status == ATTN_OK && stack->has_final_norm)
@@ -66,8 +66,8 @@ attn_status attn__stack_check_masks(attn_context *ctx, const attn__stack *stack,
 {
     attn_status status = ATTN_OK;
     for (int64_t i = 0; status == ATTN_OK && i < stack->side.layers; i++)
-        status = attn__mask_check(ctx, stack->masks[i] != NULL ? "the layer's mask" : "mask", mask_of(stack, i, mask), stack->side.heads,
-                                  query, key);
+        status = attn__mask_check(ctx, stack->masks[i] != NULL ? "the layer's mask" : "mask", mask_of(stack, i, mask),
+                                  stack->layers[i].self.options.heads, query, key);
     return status;
 }
 

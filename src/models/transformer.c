@@ -11,7 +11,7 @@ attn_status attn_transformer_create(attn_context *ctx, const attn_transformer_op
     if (out == NULL) status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL, expected where to put the model");
     if (status == ATTN_OK) status = attn__transformer_resolve(ctx, options, &o);
     if (status == ATTN_OK) status = attn__transformer_supported(ctx, &o);
-    if (status == ATTN_OK) status = attn__transformer_make(ctx, &o, &model);
+    if (status == ATTN_OK) status = attn__transformer_make(ctx, &o, NULL, &model);
     if (status == ATTN_OK) {
         status = attn__initialise(ctx, model->parameters);
         if (status == ATTN_OK)

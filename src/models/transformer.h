@@ -7,6 +7,7 @@
 /* The whole Transformer as a plan over one parameter set: which modules there are and which parameters are theirs. Lives with the set. */
 typedef struct attn__transformer_plan {
     attn_transformer_options options; /* resolved */
+    attn__left *heads;                /* that are left; NULL: all */
     attn__stack encoder, decoder;
     attn__embedding_module source, target;
     attn__linear_module output; /* weight may be an embedding's table (tied) */
@@ -26,8 +27,9 @@ struct attn_transformer {
     attn__metadata *metadata;
 };
 const attn__transformer_plan *attn__transformer_plan_of(const attn_transformer *model);
-/* A model with its set planned and, unless plan_only, allocated (not initialised). */
-attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_options *resolved, attn_transformer **out);
+/* A model with its set planned and, unless plan_only, allocated (not initialised). heads: copied; NULL: all are there. */
+attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_options *resolved, const attn__left *heads,
+                                   attn_transformer **out);
 attn_status attn__transformer_add_metadata(attn_context *ctx, attn_transformer *model, const char *key, const char *value);
 
 /* A batch as views and streams, checked. Parts that do not apply are empty. */

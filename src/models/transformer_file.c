@@ -5,7 +5,8 @@
 #include "../tensor/convert.h"
 #include "dry.h"
 
-/* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), tied parameters
+/* A model's file: every parameter under its name, and in the metadata the options ("attn.options", a JSON object), the heads that are
+   left where some are gone ("attn.heads"), tied parameters
    ("attn.alias.<name>": the name it is stored under) and the caller's own entries. */
 static const char OPTIONS_KEY[] = "attn.options", RESERVED[] = "attn.";
 enum { MOST_MISSING = 64 << 20 }; /* bytes of parameters that a file may lack beside its own size */
@@ -76,6 +77,11 @@ attn_status attn__transformer_write(attn_context *ctx, attn__writer *writer, con
     attn_status status = options_text(ctx, &plan->options, &text, &bytes);
     if (status == ATTN_OK) status = attn__writer_metadata(ctx, writer, OPTIONS_KEY, text);
     attn__deallocate(ctx->memory, text, bytes + 1);
+    if (status == ATTN_OK && plan->heads != NULL) {
+        status = attn__left_text(ctx, plan->heads, &text, &bytes);
+        if (status == ATTN_OK) status = attn__writer_metadata(ctx, writer, ATTN__HEADS_KEY, text);
+        attn__deallocate(ctx->memory, text, bytes + 1);
+    }
     if (status == ATTN_OK) status = write_aliases(ctx, writer, set);
     for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
         const attn__parameter *p = &set->at[i];
@@ -175,14 +181,20 @@ attn_status attn__transformer_file_options(attn_context *ctx, const attn__file *
     return options_parse(ctx, path, text, out);
 }
 
+attn_status attn__transformer_file_heads(attn_context *ctx, const attn__file *file, const char *path,
+                                         const attn_transformer_options *options, attn__left **out)
+{
+    return attn__left_parse(ctx, path, attn__file_metadata(file, ATTN__HEADS_KEY), options, out);
+}
+
 /* A file that names a large model need not hold one: its shapes are compared before memory is taken for them, and what is missing from it
    may be as large as the file and a little more. */
 static attn_status check_shapes(attn_context *ctx, const attn__file *file, const char *path, const attn_transformer_options *options,
-                                int strict)
+                                const attn__left *heads, int strict)
 {
     attn__dry dry;
     int64_t at, missing = 0;
-    attn_status status = attn__dry_open(ctx, options, &dry);
+    attn_status status = attn__dry_open(ctx, options, heads, &dry);
     if (status != ATTN_OK) return status;
     const attn_parameters *set = dry.model->parameters;
     for (int64_t i = 0; status == ATTN_OK && i < set->count; i++) {
@@ -208,14 +220,17 @@ static attn_status resolve_file(attn_context *ctx, const char *path, attn_transf
 static attn_status load(attn_context *ctx, const attn__file *file, const char *path, const attn_load_options *o, attn_transformer **out)
 {
     attn_transformer_options options;
+    attn__left *heads = NULL;
     const attn__kernels *kernels; /* of this backend and type: there are none for float64 with BLAS */
     attn_status status = attn__transformer_file_options(ctx, file, path, &options);
     if (status == ATTN_OK && o->dtype != 0) options.dtype = o->dtype;
     if (status == ATTN_OK) status = resolve_file(ctx, path, &options);
     if (status == ATTN_OK) status = attn__transformer_supported(ctx, &options);
     if (status == ATTN_OK) status = attn__kernels_for(ctx, options.dtype, &kernels);
-    if (status == ATTN_OK) status = check_shapes(ctx, file, path, &options, o->strict);
-    if (status == ATTN_OK) status = attn__transformer_make(ctx, &options, out);
+    if (status == ATTN_OK) status = attn__transformer_file_heads(ctx, file, path, &options, &heads);
+    if (status == ATTN_OK) status = check_shapes(ctx, file, path, &options, heads, o->strict);
+    if (status == ATTN_OK) status = attn__transformer_make(ctx, &options, heads, out);
+    attn__left_free(heads);
     if (status != ATTN_OK) return status;
     if (!o->strict) status = attn__initialise(ctx, (*out)->parameters);
     if (status == ATTN_OK) status = read_parameters(ctx, file, path, (*out)->parameters, o->strict);

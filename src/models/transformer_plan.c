@@ -6,6 +6,7 @@ static void clear_plan(attn_parameters *parameters)
     attn__transformer_plan *plan = parameters->plan;
     if (plan->has_encoder) attn__stack_clear(&plan->encoder);
     if (plan->has_decoder) attn__stack_clear(&plan->decoder);
+    attn__left_free(plan->heads);
     attn__deallocate(parameters->memory, plan, (int64_t)sizeof *plan);
 }
 
@@ -89,19 +90,22 @@ static attn_status plan_parts(const attn__scope *scope, attn__transformer_plan *
     if (status == ATTN_OK && encodes) {
         attn__scope here = attn__scope_in(scope, "encoder");
         attn__side side = attn__encoder_side(o);
+        side.left = plan->heads;
         plan->has_encoder = 1;
         status = attn__stack_plan(&here, o, &side, 0, &plan->encoder);
     }
     if (status == ATTN_OK && decodes) {
         attn__scope here = attn__scope_in(scope, "decoder");
         attn__side side = attn__decoder_side(o);
+        side.left = plan->heads;
         plan->has_decoder = 1;
         status = attn__stack_plan(&here, o, &side, 1, &plan->decoder);
     }
     return status == ATTN_OK ? plan_output(scope, plan) : status;
 }
 
-attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_options *resolved, attn_transformer **out)
+attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_options *resolved, const attn__left *heads,
+                                   attn_transformer **out)
 {
     void *memory = NULL, *plan = NULL;
     attn_status status = attn__allocate_zero(ctx->memory, (int64_t)sizeof(attn_transformer), &memory);
@@ -119,7 +123,8 @@ attn_status attn__transformer_make(attn_context *ctx, const attn_transformer_opt
         model->parameters->plan_free = clear_plan;
         ((attn__transformer_plan *)plan)->options = *resolved;
         attn__scope scope = {ctx, model->parameters, ""};
-        status = plan_parts(&scope, plan);
+        status = attn__left_copy(ctx, heads, &((attn__transformer_plan *)plan)->heads);
+        if (status == ATTN_OK) status = plan_parts(&scope, plan);
     }
     if (status == ATTN_OK) status = attn__parameters_finish(ctx, model->parameters);
     if (status == ATTN_OK)

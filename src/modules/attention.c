@@ -32,11 +32,12 @@ static attn_status plan_biases(const attn__scope *here, const attn_attention_opt
 }
 
 attn_status attn__attention_plan(const attn__scope *scope, const char *name, const attn_attention_options *o, double shrink,
-                                 const attn__attention_module *shared, attn__attention_module *module)
+                                 const attn__attention_module *shared, const attn__attention_kept *kept, attn__attention_module *module)
 {
     attn__scope here = *name ? attn__scope_in(scope, name) : *scope;
     attn__start_rule rule = {o->initialisation, o->initialisation_scale};
-    *module = (attn__attention_module){.options = *o,
+    *module = (attn__attention_module){.kept = kept != NULL ? *kept : (attn__attention_kept){o->heads, NULL},
+                                       .options = *o,
                                        .query_weight = -1,
                                        .key_weight = -1,
                                        .value_weight = -1,

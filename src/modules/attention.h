@@ -6,7 +6,13 @@
 
 /* Definition 4.1: multi-head attention with its projections, each of which may be absent. Weights of query, key and value lie adjacent in
    memory, so that self-attention projects by one product and cross-attention by two. */
+/* The heads that are left of those a layer was created with: options.heads of them. */
+typedef struct attn__attention_kept {
+    int64_t created;
+    const int64_t *heads; /* rising numbers, which live as long as the module; NULL: all */
+} attn__attention_kept;
 typedef struct attn__attention_module {
+    attn__attention_kept kept;
     attn_attention_options options;                                /* resolved: no ATTN_DERIVED */
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
@@ -29,9 +35,9 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
 /* the caller's options over the defaults, resolved */
 attn_status attn__attention_read(attn_context *ctx, const attn_attention_options *options, attn_attention_options *out);
 /* options resolved; name "" for a layer of its own. shrink: of the output projection's start. shared: a layer whose position table this one
-   uses too (T5); NULL: its own. */
+   uses too (T5); NULL: its own. kept: NULL: all that the options have. */
 attn_status attn__attention_plan(const attn__scope *scope, const char *name, const attn_attention_options *options, double shrink,
-                                 const attn__attention_module *shared, attn__attention_module *module);
+                                 const attn__attention_module *shared, const attn__attention_kept *kept, attn__attention_module *module);
 
 /* positions (attention_positions.c): what they add to options, parameters and a call */
 attn_status attn__attention_positions_resolve(attn_context *ctx, attn_attention_options *options);
@@ -41,7 +47,7 @@ attn_status attn__attention_turn(const attn__call *call, const attn__attention_m
                                  attn__places places, attn__value *x);
 typedef struct attn__attention_tables {
     attn__attention_bias bias;
-    attn__value distance, relative_keys, relative_values;
+    attn__value distance, relative_keys, relative_values; /* distance: of the heads that are left */
 } attn__attention_tables;
 attn_status attn__attention_bias_of(const attn__call *call, const attn__attention_module *module, attn__attention_tables *tables,
                                     attn__attention_settings *settings);

@@ -188,7 +188,7 @@ static attn_status build(attn_context *ctx, const attn_attention_options *o, att
 {
     attn_status status = attn__parameters_create(ctx, o->dtype, &layer->parameters);
     attn__scope scope = {ctx, layer->parameters, ""};
-    if (status == ATTN_OK) status = attn__attention_plan(&scope, "", o, 1, NULL, &layer->module);
+    if (status == ATTN_OK) status = attn__attention_plan(&scope, "", o, 1, NULL, NULL, &layer->module);
     if (status == ATTN_OK) status = attn__parameters_finish(ctx, layer->parameters);
     if (status == ATTN_OK) status = attn__initialise(ctx, layer->parameters);
     return status;

@@ -56,7 +56,7 @@ attn_status attn__attention_positions_plan(const attn__scope *scope, const attn_
         return status;
     }
     if (status == ATTN_OK && o->positions == ATTN_POSITIONS_T5)
-        status = attn__add_table(scope, "position.weight", o->position_buckets, o->heads, &rule, &m->position_table);
+        status = attn__add_table(scope, "position.weight", o->position_buckets, m->kept.created, &rule, &m->position_table);
     if (status != ATTN_OK || o->positions != ATTN_POSITIONS_RELATIVE) return status;
     int64_t rows = 2 * o->position_reach + 1;
     status = attn__add_table(scope, "position.weight", rows, o->key_head_size, &rule, &m->position_table);
@@ -104,6 +104,39 @@ attn_status attn__attention_turn(const attn__call *call, const attn__attention_m
     return status;
 }
 
+/* What ALiBi and T5 know of a head goes by its number at creation. A constant of the heads that are left: ALiBi: their slopes, one row; T5:
+   [heads, created], ones that pick their columns of the table. */
+static attn_status constant(const attn__call *call, const attn__attention_module *m, attn__value *out)
+{
+    attn_context *ctx = call->ctx;
+    attn__arena *arena = attn__tape_records(ctx, call->tape);
+    const attn_attention_options *o = &m->options;
+    const int slopes = o->positions == ATTN_POSITIONS_ALIBI;
+    const int64_t rows = slopes ? 1 : o->heads, width = slopes ? o->heads : m->kept.created;
+    void *at = attn__take(ctx, arena, rows * width * attn__dtype_bytes(o->dtype), "what heads are known by");
+    if (at == NULL) return attn__arena_status(arena);
+    *out = (attn__value){{at, rows, 1, width, width, 0, o->dtype, 0}, -1, 0};
+    for (int64_t i = 0; !ctx->dry && i < rows * width; i++) {
+        const double x = slopes ? attn__alibi_slope(m->kept.heads[i], m->kept.created) : m->kept.heads[i / width] == i % width;
+        if (o->dtype == ATTN_FLOAT64)
+            ((double *)at)[i] = x;
+        else
+            ((float *)at)[i] = (float)x;
+    }
+    return ATTN_OK;
+}
+
+/* table [buckets, created] becomes that of the heads that are left, by a product, which has a gradient */
+static attn_status columns_left(const attn__call *call, const attn__attention_module *m, attn__value *table)
+{
+    attn__value ones, y;
+    attn_status status = constant(call, m, &ones);
+    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, call->tape, table->at.rows, m->options.heads, m->options.dtype, &y);
+    if (status == ATTN_OK) status = attn__linear(call->ctx, call->tape, table, &ones, NULL, NULL, NULL, NULL, &y);
+    if (status == ATTN_OK) *table = y;
+    return status;
+}
+
 attn_status attn__attention_bias_of(const attn__call *call, const attn__attention_module *m, attn__attention_tables *t,
                                     attn__attention_settings *settings)
 {
@@ -113,9 +146,15 @@ attn_status attn__attention_bias_of(const attn__call *call, const attn__attentio
     t->bias = (attn__attention_bias){.both_sides = o->position_sides, .furthest = o->position_reach, .reach = o->position_reach};
     if (o->positions == ATTN_POSITIONS_ALIBI) {
         t->bias.distance_kind = ATTN__DISTANCE_LINEAR;
+        if (m->kept.heads != NULL) {
+            status = constant(call, m, &t->distance);
+            t->bias.distance = t->distance.at;
+            settings->distance = &t->distance;
+        }
     } else if (o->positions == ATTN_POSITIONS_T5) {
         t->bias.distance_kind = ATTN__DISTANCE_BUCKETS;
         status = attn__parameter_value(call, m->position_table, 1, &t->distance);
+        if (status == ATTN_OK && m->kept.heads != NULL) status = columns_left(call, m, &t->distance);
         t->bias.distance = t->distance.at;
         settings->distance = &t->distance;
     } else {

@@ -136,6 +136,12 @@ static attn_status check_state(attn_context *ctx, const attn_trainer *t, const a
         if (attn__field_get(&saved, &fields[i]) != attn__field_get(own, &fields[i]))
             return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: %s is %.17g in the checkpoint and %.17g in the model", path, fields[i].name,
                               attn__field_get(&saved, &fields[i]), attn__field_get(own, &fields[i]));
+    attn__left *heads;
+    status = attn__transformer_file_heads(ctx, file, path, own, &heads);
+    if (status == ATTN_OK && !attn__left_same(heads, attn__trainer_plan(t)->heads))
+        status = attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint has other heads than the model", path);
+    attn__left_free(heads);
+    if (status != ATTN_OK) return status;
     if (s->seed != t->options.seed)
         return attn__fail(ctx, ATTN_ERROR_MISMATCH, "%s: the checkpoint's seed is %" PRIu64 ", the trainer's %" PRIu64, path, s->seed,
                           t->options.seed);
