@@ -25,7 +25,6 @@ static const flag_set flag_table = {"info", "DIR", flags, sizeof flags / sizeof 
 
 static int describe(attn_context *ctx, const settings *s, const char *place, info_report *r)
 {
-    attn_transformer *model = NULL;
     int status;
     attn_transformer_options_init(&r->options, sizeof r->options);
     if (place == NULL) {
@@ -33,18 +32,18 @@ static int describe(attn_context *ctx, const settings *s, const char *place, inf
         status = read_preset(ctx, s->preset, &r->options);
     } else {
         r->name = place;
-        status = load_model(ctx, place, &model);
-        attn_status read = status == 0 ? attn_transformer_get_options(ctx, model, &r->options) : ATTN_OK;
+        status = load_model(ctx, place, &r->model);
+        attn_status read = status == 0 ? attn_transformer_get_options(ctx, r->model, &r->options) : ATTN_OK;
         if (read != ATTN_OK) status = fail_call(ctx, read, place);
-        if (status == 0 && attn_transformer_metadata(model, SETTINGS_KEY) != NULL)
-            r->settings = json_loads(attn_transformer_metadata(model, SETTINGS_KEY), 0, NULL);
+        if (status == 0 && attn_transformer_metadata(r->model, SETTINGS_KEY) != NULL)
+            r->settings = json_loads(attn_transformer_metadata(r->model, SETTINGS_KEY), 0, NULL);
     }
-    attn_transformer_free(model);
     r->length = s->length > 0 ? s->length : r->options.context;
     r->batch = s->batch;
     if (status == 0) status = info_collect(ctx, r);
-    if (status == 0) status = s->json ? info_print_json(r) : info_print(r);
+    if (status == 0) status = s->json ? info_print_json(ctx, r) : info_print(ctx, r);
     json_decref(r->settings);
+    attn_transformer_free(r->model);
     info_free(r);
     return status;
 }

@@ -7,6 +7,8 @@
 #include "terminal.h"
 
 /* The configuration as a table: one row for each option worth a line. */
+enum { MOST_NUMBERS = 1024 }; /* of heads of one layer that are named one by one */
+
 typedef enum row_kind { ROW_SIZE, ROW_WORD, ROW_YES, ROW_REAL } row_kind;
 typedef struct row {
     const char *key, *label;
@@ -151,13 +153,31 @@ static void print_cost(const char *label, int64_t amount)
     printf("  %-22s%s\n", label, readable_amount((double)amount, text));
 }
 
-int info_print(const info_report *r)
+/* layers that have lost heads */
+static void print_heads(attn_context *ctx, const info_report *r)
+{
+    int64_t numbers[MOST_NUMBERS];
+    char label[64];
+    for (int32_t decoder = 0; decoder < 2; decoder++)
+        for (int64_t i = 0; i < (decoder ? r->options.decoder_layers : r->options.encoder_layers); i++) {
+            int64_t count = info_heads(ctx, r, decoder, i, MOST_NUMBERS, numbers);
+            if (count == 0) continue;
+            snprintf(label, sizeof label, "%s layer %lld", decoder ? "decoder" : "encoder", (long long)i);
+            printf("  %-22s%lld of %lld heads:", label, (long long)count,
+                   (long long)(decoder ? r->options.decoder_heads : r->options.heads));
+            for (int64_t h = 0; h < count && count <= MOST_NUMBERS; h++) printf(" %lld", (long long)numbers[h]);
+            printf("%s\n", count > MOST_NUMBERS ? " many" : "");
+        }
+}
+
+int info_print(attn_context *ctx, const info_report *r)
 {
     const attn_transformer_options o = spelt_out(&r->options);
     char length[32], batch[32];
     printf("%s\n\nconfiguration\n", r->name);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!is_silent(&rows[i], &o)) print_row(&rows[i], &o);
+    print_heads(ctx, r);
     print_modules(r);
     readable_count(r->length, length);
     readable_count(r->batch, batch);
@@ -205,24 +225,44 @@ static json_t *modules(const info_report *r)
     return array;
 }
 
+/* {"decoder.layers.1": [0, 2]}: the layers that have lost heads, null when none has */
+static json_t *heads_left(attn_context *ctx, const info_report *r)
+{
+    int64_t numbers[MOST_NUMBERS];
+    char name[64];
+    json_t *object = json_object();
+    for (int32_t decoder = 0; object != NULL && decoder < 2; decoder++)
+        for (int64_t i = 0; i < (decoder ? r->options.decoder_layers : r->options.encoder_layers); i++) {
+            int64_t count = info_heads(ctx, r, decoder, i, MOST_NUMBERS, numbers);
+            if (count == 0 || count > MOST_NUMBERS) continue;
+            json_t *array = json_array();
+            for (int64_t h = 0; h < count; h++) json_array_append_new(array, json_integer((json_int_t)numbers[h]));
+            snprintf(name, sizeof name, "%s.layers.%lld", decoder ? "decoder" : "encoder", (long long)i);
+            json_object_set_new(object, name, array);
+        }
+    if (object == NULL || json_object_size(object) > 0) return object;
+    json_decref(object);
+    return json_null();
+}
+
 /* numbers of training are null for a model without an output head, which has no loss */
 static json_t *number(const info_report *r, int64_t value)
 {
     return r->options.output_head ? json_integer(value) : json_null();
 }
 
-int info_print_json(const info_report *r)
+int info_print_json(attn_context *ctx, const info_report *r)
 {
     const attn_transformer_options o = spelt_out(&r->options);
     json_t *settings = r->settings != NULL ? json_incref(r->settings) : json_null();
-    json_t *object =
-        json_pack("{s:s*, s:o, s:o, s:I, s:o, s:I, s:I, s:{s:I, s:o, s:I, s:I}, s:{s:I, s:o, s:I, s:o}}", "name", r->name, "configuration",
-                  configuration(&o), "settings", settings, "parameters", (json_int_t)r->parameters, "modules", modules(r), "length",
-                  (json_int_t)r->length, "batch", (json_int_t)r->batch, "memory", "weights",
-                  (json_int_t)(r->parameters * (o.dtype == ATTN_FLOAT64 ? 8 : 4)), "training", number(r, r->training.peak_bytes),
-                  "inference", (json_int_t)r->inference.peak_bytes, "keys_and_values", (json_int_t)r->cache_bytes, "multiply_adds",
-                  "forward", (json_int_t)r->inference.forward, "backward", number(r, r->training.backward), "forward_formula",
-                  (json_int_t)r->inference.forward_formula, "backward_formula", number(r, r->training.backward_formula));
+    json_t *object = json_pack("{s:s*, s:o, s:o, s:o, s:I, s:o, s:I, s:I, s:{s:I, s:o, s:I, s:I}, s:{s:I, s:o, s:I, s:o}}", "name", r->name,
+                               "configuration", configuration(&o), "heads", heads_left(ctx, r), "settings", settings, "parameters",
+                               (json_int_t)r->parameters, "modules", modules(r), "length", (json_int_t)r->length, "batch",
+                               (json_int_t)r->batch, "memory", "weights", (json_int_t)(r->parameters * (o.dtype == ATTN_FLOAT64 ? 8 : 4)),
+                               "training", number(r, r->training.peak_bytes), "inference", (json_int_t)r->inference.peak_bytes,
+                               "keys_and_values", (json_int_t)r->cache_bytes, "multiply_adds", "forward", (json_int_t)r->inference.forward,
+                               "backward", number(r, r->training.backward), "forward_formula", (json_int_t)r->inference.forward_formula,
+                               "backward_formula", number(r, r->training.backward_formula));
     char *words = object != NULL ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(object);
     if (words == NULL) return fail(EXIT_MACHINE, "not enough memory for the JSON object");

@@ -34,14 +34,24 @@ static info_module *find_module(info_report *r, const char *path)
     return made;
 }
 
+/* name and shape of parameter `index`: of the model, or of what the options describe */
+static attn_status parameter_at(attn_context *ctx, const info_report *r, int64_t index, char name[256], int64_t shape[4])
+{
+    int32_t rank;
+    if (r->model == NULL) return attn_transformer_describe(ctx, &r->options, index, 256, name, &rank, shape);
+    const attn_tensor *t = attn_parameters_tensor(attn_transformer_parameters(r->model), index);
+    if (t == NULL) return ATTN_ERROR_END_OF_DATA;
+    snprintf(name, 256, "%s", attn_parameters_name(attn_transformer_parameters(r->model), index));
+    for (int32_t axis = 0; axis < 4; axis++) shape[axis] = axis < attn_tensor_rank(t) ? attn_tensor_extent(t, axis) : 1;
+    return ATTN_OK;
+}
+
 static int collect_modules(attn_context *ctx, info_report *r)
 {
     attn_status status;
     char name[256], path[256];
-    int32_t rank;
     int64_t shape[4];
-    for (int64_t i = 0; (status = attn_transformer_describe(ctx, &r->options, i, (int64_t)sizeof name, name, &rank, shape)) == ATTN_OK;
-         i++) {
+    for (int64_t i = 0; (status = parameter_at(ctx, r, i, name, shape)) == ATTN_OK; i++) {
         long long layer;
         module_of(name, path, &layer);
         info_module *m = find_module(r, path);
@@ -66,19 +76,42 @@ static int collect_costs(attn_context *ctx, info_report *r)
     r->inference.struct_size = sizeof r->inference;
     int64_t rows = r->length * r->batch;
     attn_status status = ATTN_OK;
-    if (r->options.output_head) status = attn_transformer_memory(ctx, &r->options, 1, rows, r->length, &r->training);
-    if (status == ATTN_OK) status = attn_transformer_memory(ctx, &r->options, 0, rows, r->length, &r->inference);
+    for (int32_t training = r->options.output_head != 0; status == ATTN_OK && training >= 0; training--) {
+        attn_cost_report *to = training ? &r->training : &r->inference;
+        status = r->model != NULL ? attn_transformer_model_cost(ctx, r->model, training, rows, r->length, to)
+                                  : attn_transformer_memory(ctx, &r->options, training, rows, r->length, to);
+    }
     return status == ATTN_OK ? 0 : fail_call(ctx, status, r->name);
+}
+
+int64_t info_heads(attn_context *ctx, const info_report *r, int32_t decoder, int64_t layer, int64_t room, int64_t *numbers)
+{
+    int64_t count = 0;
+    if (r->model == NULL) return 0;
+    attn_status status = attn_transformer_heads(ctx, r->model, decoder, layer, room, numbers, &count);
+    if (status != ATTN_OK && status != ATTN_ERROR_FULL) return 0;
+    return count < (decoder ? r->options.decoder_heads : r->options.heads) ? count : 0;
+}
+
+/* keys and values of a token in all layers of a decoder, counted in numbers */
+static int64_t cache_of_token(attn_context *ctx, const info_report *r)
+{
+    const attn_transformer_options *o = &r->options;
+    int64_t key_heads = o->key_heads != ATTN_DERIVED ? o->key_heads : o->heads,
+            size = o->head_size != ATTN_DERIVED ? o->head_size : o->width / o->heads, sum = 0;
+    if (r->model == NULL) return 2 * o->decoder_layers * key_heads * size;
+    for (int64_t i = 0; i < o->decoder_layers; i++) { /* a key head goes with the last of its queries */
+        int64_t left = info_heads(ctx, r, 1, i, 0, NULL);
+        sum += 2 * size * (left > 0 ? left * key_heads / o->decoder_heads : key_heads);
+    }
+    return sum;
 }
 
 int info_collect(attn_context *ctx, info_report *r)
 {
-    const attn_transformer_options *o = &r->options;
     int status = collect_modules(ctx, r);
     if (status == 0) status = collect_costs(ctx, r);
-    int64_t key_heads = o->key_heads != ATTN_DERIVED ? o->key_heads : o->heads,
-            size = o->head_size != ATTN_DERIVED ? o->head_size : o->width / o->heads;
-    r->cache_bytes = 2 * o->decoder_layers * key_heads * size * r->length * r->batch * (o->dtype == ATTN_FLOAT64 ? 8 : 4);
+    r->cache_bytes = cache_of_token(ctx, r) * r->length * r->batch * (r->options.dtype == ATTN_FLOAT64 ? 8 : 4);
     return status;
 }
 

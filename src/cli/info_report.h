@@ -12,6 +12,7 @@ typedef struct info_module {
 /* What "attn info" knows of a model. */
 typedef struct info_report {
     const char *name;
+    attn_transformer *model; /* NULL: a preset, of which there are only options */
     attn_transformer_options options;
     json_t *settings;                               /* of its training; NULL: unknown */
     int64_t length, batch, parameters, cache_bytes; /* cache_bytes: keys and values of a full length, 0 without a decoder */
@@ -20,9 +21,12 @@ typedef struct info_report {
     attn_cost_report training, inference; /* cost and memory at length and batch */
 } info_report;
 
-/* Everything but name, options, settings, length and batch. 0, or the exit status after one line. */
+/* Heads that are left in a layer's self-attention where some were taken out, up to `room` numbers; 0: all are there. */
+int64_t info_heads(attn_context *ctx, const info_report *r, int32_t decoder, int64_t layer, int64_t room, int64_t *numbers);
+
+/* Everything but name, model, options, settings, length and batch. 0, or the exit status after one line. */
 int info_collect(attn_context *ctx, info_report *r);
-int info_print(const info_report *r);
-int info_print_json(const info_report *r);
+int info_print(attn_context *ctx, const info_report *r);
+int info_print_json(attn_context *ctx, const info_report *r);
 void info_free(info_report *r);
 #endif

@@ -25,24 +25,40 @@ static const flag flags[] = {
 };
 static const flag_set flag_table = {"inspect", NULL, flags, sizeof flags / sizeof *flags};
 
+/* heads that were read one behind another go to their places, the last one first: none has a smaller number than its place */
+static void spread(maps *m, int64_t layer, const int64_t *numbers, int64_t count)
+{
+    const int64_t squares = m->tokens * m->tokens;
+    float *w = m->weights + layer * m->heads * squares, *e = m->entropy + layer * m->heads * m->tokens;
+    memset(m->gone + layer * m->heads, 1, (size_t)m->heads);
+    for (int64_t h = count - 1; h >= 0; h--) {
+        m->gone[layer * m->heads + numbers[h]] = 0;
+        memmove(w + numbers[h] * squares, w + h * squares, (size_t)squares * sizeof *w);
+        memmove(e + numbers[h] * m->tokens, e + h * m->tokens, (size_t)m->tokens * sizeof *e);
+    }
+}
+
 /* weights [heads, n, n] and entropies [heads, n] of every layer */
 static attn_status look(attn_context *ctx, const attn_transformer *model, attn_tensor *tokens, maps *m)
 {
     attn_batch batch;
     attn_inspect_request r;
-    const int64_t shape[3] = {m->heads, m->tokens, m->tokens};
+    int64_t numbers[MOST_MAPS], shape[3] = {0, m->tokens, m->tokens};
     attn_status status = attn_batch_init(&batch, sizeof batch);
     if (status == ATTN_OK) status = attn_inspect_request_init(&r, sizeof r);
     batch.target = tokens;
     r.part = ATTN_INSPECT_DECODER;
     for (r.layer = 0; status == ATTN_OK && r.layer < m->layers; r.layer++) {
         attn_tensor *weights = NULL, *entropy = NULL;
-        status = attn_tensor_wrap(ctx, ATTN_FLOAT32, 3, shape, NULL, m->weights + r.layer * m->heads * m->tokens * m->tokens, &weights);
+        status = attn_transformer_heads(ctx, model, 1, r.layer, MOST_MAPS, numbers, &shape[0]);
+        if (status == ATTN_OK)
+            status = attn_tensor_wrap(ctx, ATTN_FLOAT32, 3, shape, NULL, m->weights + r.layer * m->heads * m->tokens * m->tokens, &weights);
         if (status == ATTN_OK)
             status = attn_tensor_wrap(ctx, ATTN_FLOAT32, 2, shape, NULL, m->entropy + r.layer * m->heads * m->tokens, &entropy);
         r.weights = weights;
         r.entropy = entropy;
         if (status == ATTN_OK) status = attn_transformer_inspect(ctx, model, &batch, &r);
+        if (status == ATTN_OK) spread(m, r.layer, numbers, shape[0]);
         attn_tensor_free(weights);
         attn_tensor_free(entropy);
     }
@@ -57,7 +73,8 @@ static int draw(attn_context *ctx, const settings *s, const attn_transformer *mo
     int64_t squares = m->layers * m->heads * m->tokens;
     m->weights = calloc((size_t)(squares * m->tokens + 1), sizeof(float));
     m->entropy = calloc((size_t)(squares + 1), sizeof(float));
-    if (m->weights == NULL || m->entropy == NULL) return fail(EXIT_MACHINE, "no memory for the maps");
+    m->gone = calloc((size_t)(m->layers * m->heads + 1), 1);
+    if (m->weights == NULL || m->entropy == NULL || m->gone == NULL) return fail(EXIT_MACHINE, "no memory for the maps");
     attn_status status = attn_tensor_wrap(ctx, ATTN_INT32, 1, &m->tokens, NULL, ids, &tokens);
     if (status == ATTN_OK) status = look(ctx, model, tokens, m);
     attn_tensor_free(tokens);
@@ -67,7 +84,9 @@ static int draw(attn_context *ctx, const settings *s, const attn_transformer *mo
     int bad = replace_file(s->out, picture, (int64_t)strlen(picture), &problem);
     free(picture);
     if (bad) return fail(EXIT_MACHINE, "%s: cannot be written: %s", s->out, problem);
-    printf("%s: %lld maps of %lld tokens\n", s->out, (long long)(m->layers * m->heads), (long long)m->tokens);
+    int64_t count = 0;
+    for (int64_t i = 0; i < m->layers * m->heads; i++) count += !m->gone[i];
+    printf("%s: %lld maps of %lld tokens\n", s->out, (long long)count, (long long)m->tokens);
     return 0;
 }
 
@@ -93,6 +112,7 @@ static int inspect_text(attn_context *ctx, const void *wanted, const attn_transf
     if (failed == 0) failed = draw(ctx, s, model, vocabulary, ids, &m);
     free(m.weights);
     free(m.entropy);
+    free(m.gone);
     free(ids);
     return failed;
 }

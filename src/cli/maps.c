@@ -42,6 +42,11 @@ static void put_map(picture *p, const maps *m, int64_t layer, int64_t head, doub
     double cell = (double)SIDE / (double)n;
     put(p, "<g transform=\"translate(%.1f %.1f)\"><rect width=\"%d\" height=\"%d\" fill=\"#ffffff\" stroke=\"#c4cad1\"/>\n", x, y, SIDE,
         SIDE);
+    if (m->gone[layer * m->heads + head]) {
+        put(p, "</g>\n<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\" fill=\"#5b6570\">head %lld was taken out</text>\n", x, y + SIDE + 14,
+            (long long)head);
+        return;
+    }
     put(p, "<path d=\"M%.2f 0", cell);
     for (int64_t i = 0; i + 1 < n; i++) put(p, "V%.2fH%.2f", (double)(i + 1) * cell, (double)(i + 2) * cell);
     put(p, "V0Z\" fill=\"#eef0f3\"/>\n");
@@ -69,6 +74,7 @@ static void put_profile(picture *p, const maps *m, int64_t layer, double x, doub
     put(p, "\"/>\n");
     for (int64_t h = 0; h < m->heads; h++) {
         const float *e = m->entropy + (layer * m->heads + h) * m->tokens;
+        if (m->gone[layer * m->heads + h]) continue;
         put(p, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", COLOURS[h % 8]);
         for (int64_t i = 0; i < m->tokens; i++) put(p, "%.1f,%.1f ", (double)i * step, SIDE * (1 - (double)e[i] / most));
         put(p, "\"/><text x=\"%d\" y=\"%lld\" font-size=\"11\" fill=\"%s\">head %lld</text>\n", PROFILE + 8, (long long)(10 + LABEL * h),

@@ -8,6 +8,7 @@ typedef struct maps {
     int64_t layers, heads, tokens;
     float *weights; /* [layers, heads, tokens, tokens] */
     float *entropy; /* [layers, heads, tokens] */
+    char *gone;     /* [layers, heads]: 1 where a head was taken out */
 } maps;
 
 /* The maps as an SVG picture, a layer to a row; the caller frees it. NULL: no memory. */
