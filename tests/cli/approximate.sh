@@ -21,7 +21,7 @@ three() { # ROWS HEADS SIZE: a header of query, key and value
     printf ',"key":{"dtype":"F32","shape":[%d,%d,%d],"data_offsets":[%d,%d]}' "$1" "$2" "$3" $b $((2 * b))
     printf ',"value":{"dtype":"F32","shape":[%d,%d,%d],"data_offsets":[%d,%d]}}' "$1" "$2" "$3" $((2 * b)) $((3 * b))
 }
-value() { sed -n "s/.*\"variant\": \"$2\".*\"$3\": *\\([-+0-9.e]*\\|null\\).*/\\1/p" "$1"; }
+value() { sed -n "s/.*\"variant\": \"$2\".*\"$3\": *\\([-+0-9.e]*\\).*/\\1/p" "$1"; }
 holds() { awk "BEGIN { exit !($1) }" || wrong "$2: not $1"; }
 
 tensors qkv.safetensors "$(three 40 2 4)" "$(numbers 960 5)"
@@ -56,7 +56,7 @@ for name in exact linear; do
     holds "$(value first $name step_seconds) > 0" "time of $name"
     holds "$(value first $name step_bytes) > 0" "memory of $name"
 done
-[ -n "$(value first linear step_pays_from)" ] || wrong "no length is said: $(cat first)"
+grep -q '"variant": "linear".*"step_pays_from": \(null\|[0-9]\)' first || wrong "no length is said: $(cat first)"
 status 0 $run --variants $list --json --threads 1
 for name in window-4 linformer-5 performer-8; do
     [ "$(value first $name error)" = "$(value out $name error)" ] || wrong "another error of $name with one thread"
