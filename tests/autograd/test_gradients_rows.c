@@ -104,6 +104,27 @@ static attn_status transpose(gradient_check *g, attn_tape *tape, const void *wha
     return attn_transpose(g->ctx, tape, g->input[0], g->output);
 }
 
+/* twice the same input: its gradients add up */
+static attn_status transpose_twice(gradient_check *g, attn_tape *tape, const void *what)
+{
+    (void)what;
+    attn_status status = attn_transpose(g->ctx, tape, g->input[0], g->other[0]);
+    if (status == ATTN_OK) status = attn_transpose(g->ctx, tape, g->input[0], g->other[1]);
+    return status == ATTN_OK ? attn_multiply(g->ctx, tape, g->other[0], g->other[1], g->output) : status;
+}
+
+static void test_transpose_twice(void **state)
+{
+    gradient_check g;
+    (void)state;
+    gradient_open(&g, 70);
+    gradient_input(&g, 3, SHAPE(3, 4, 2), -2, 2);
+    for (int i = 0; i < 2; i++) gradient_other(&g, ATTN_FLOAT64, 3, SHAPE(4, 3, 2), 0, 1);
+    gradient_output(&g, 3, SHAPE(4, 3, 2));
+    gradient_expect(&g, transpose_twice, NULL);
+    gradient_close(&g);
+}
+
 static void test_transpose(void **state)
 {
     static const int64_t shapes[][3] = {{3, 4, 2}, {1, 5, 3}, {5, 1, 1}, {2, 7, 1}, {0, 3, 2}, {3, 2, 0}};
@@ -224,9 +245,10 @@ static void test_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise), cmocka_unit_test(test_diamond), cmocka_unit_test(test_concatenate),
-        cmocka_unit_test(test_transpose), cmocka_unit_test(test_dropout), cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_pointwise),       cmocka_unit_test(test_diamond),
+        cmocka_unit_test(test_concatenate),     cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_transpose_twice), cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_embedding),       cmocka_unit_test(test_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

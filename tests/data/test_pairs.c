@@ -201,6 +201,29 @@ static void test_shuffled(void **state)
     }
 }
 
+/* any order can come: also one in which a pair stands where it stood */
+static void test_every_place(void **state)
+{
+    (void)state;
+    enum { PASSES = 300 };
+    static int64_t given[PASSES * (PAIRS + 6)];
+    int kept = 0, first[PAIRS] = {0};
+    attn_pairs_options o = options();
+    attn_dataset *d = make(&o);
+    trace(d, PASSES * 6, given);
+    for (int64_t pass = 0, at = 0; pass < PASSES; pass++)
+        for (int64_t place = 0; place < PAIRS; at++) {
+            if (given[at] < 0) continue;
+            int64_t pair = given[at] - pass * PAIRS;
+            kept += pair == place;
+            first[pair] += place == 0;
+            place++;
+        }
+    assert_true(kept > PASSES / 2 && kept < 2 * PASSES); /* one a pass on the mean */
+    for (int p = 0; p < PAIRS; p++) assert_true(first[p] > 0 && first[p] < 40);
+    attn_dataset_free(d);
+}
+
 static int64_t longer(int64_t p)
 {
     int64_t s = length_of(source_ends, p), t = length_of(target_ends, p) + 1;
@@ -254,6 +277,7 @@ static void test_tokens(void **state)
             int64_t s = length_of(source_ends, total) + 1, t = length_of(target_ends, total) + 1;
             if (total > 0) assert_true(count == 5 || source_before + s > most || target_before + t > most);
             count = expect_batch(&batch, 1, 0, seen);
+            assert_true(count > 0); /* no batch is empty */
             source_before = attn_tensor_extent(batch.source, 0);
             target_before = attn_tensor_extent(batch.target, 0);
             assert_true(count == 1 || (source_before <= most && target_before <= most));
@@ -262,6 +286,28 @@ static void test_tokens(void **state)
         expect_once(seen, 1);
         attn_dataset_free(d);
     }
+}
+
+/* a pair that is too long for a batch is one of its own, also where it comes first */
+static void test_long_pairs(void **state)
+{
+    (void)state;
+    attn_pairs_options o = options();
+    attn_batch batch;
+    o.batch_tokens = 1;
+    attn_dataset *d = make(&o);
+    OK(attn_batch_init(&batch, sizeof batch));
+    for (int64_t pass = 0; pass < 20; pass++) {
+        int seen[PAIRS] = {0}, total = 0;
+        while (total < PAIRS) {
+            OK(attn_dataset_next(ctx, d, &batch));
+            int64_t count = expect_batch(&batch, 0, pass, seen);
+            assert_true(count == 1);
+            total += (int)count;
+        }
+        expect_once(seen, 1);
+    }
+    attn_dataset_free(d);
 }
 
 /* the room of batches is that of the longest pairs together, in any order */
@@ -342,7 +388,8 @@ static void test_sort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential), cmocka_unit_test(test_shuffled),    cmocka_unit_test(test_bucket), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_sequential), cmocka_unit_test(test_shuffled),    cmocka_unit_test(test_every_place),
+        cmocka_unit_test(test_bucket),     cmocka_unit_test(test_tokens),      cmocka_unit_test(test_long_pairs),
         cmocka_unit_test(test_room),       cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_sort)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
