@@ -13,7 +13,7 @@ static attn_status drop_back(attn_context *ctx, attn_tape *tape, attn__record *r
     if (drop == NULL) return attn__tape_pass(ctx, tape, x, &dy);
     dx = dy;
     if (!exclusive) status = attn__tape_wanted(ctx, tape, x, &dx, &add);
-    if (status == ATTN_OK) status = k->dropout(ctx, &dy, drop, add, &dx);
+    if (status == ATTN_OK && dx.data != NULL) status = k->dropout(ctx, &dy, drop, add, &dx); /* NULL: of a set without a handle */
     return status == ATTN_OK && exclusive ? attn__tape_pass(ctx, tape, x, &dx) : status;
 }
 
@@ -27,7 +27,7 @@ attn_status attn__drop(attn_context *ctx, attn_tape *tape, const attn__value *x,
     if (status != ATTN_OK) return status;
     if (attn__active(drop) != NULL)
         status = k->dropout(ctx, &x->at, drop, 0, &y->at);
-    else if (x->at.data != y->at.data)
+    else
         status = k->copy(ctx, &x->at, 0, &y->at);
     if (status == ATTN_OK) status = attn__tape_record(ctx, tape, drop_back, 1, inputs, 1, outputs, sizeof(attn__dropout), &record);
     if (status == ATTN_OK && record != NULL && attn__active(drop) != NULL) *(attn__dropout *)record->saved = *drop;

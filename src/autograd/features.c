@@ -76,8 +76,7 @@ attn_status attn__linear_read(attn_context *ctx, const attn_linear_attention_opt
     if (!random_map(o)) {
         o->features = size;
     } else if (o->features == ATTN_DERIVED) {
-        if (size > INT64_MAX / 4) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "features");
-        o->features = size > 0 ? 4 * size : 2;
+        o->features = size > 0 ? 4 * size : 2; /* fits: four bytes and more an element do */
     }
     if (o->derive_scale) o->scale = size > 0 ? 1 / sqrt((double)size) : 1;
     o->scale = random_map(o) ? sqrt(o->scale) : 1;
@@ -135,8 +134,8 @@ static attn_status draw(attn_context *ctx, const attn_linear_attention_options *
     attn__mark mark = attn__arena_mark(ctx->scratch);
     double *group = attn__scratch(ctx, bytes);
     if (group == NULL) return attn__arena_status(ctx->scratch);
-    for (int64_t f = 0; f < to->rows; f++) {
-        int64_t row = o->independent || size == 0 ? 0 : f % size;
+    for (int64_t f = 0; f < to->rows && size > 0; f++) {
+        int64_t row = o->independent ? 0 : f % size;
         double *w = group + row * size, length = 0;
         for (int64_t c = 0; c < size; c++) {
             double other = o->independent ? 0 : normal(lengths, f * size + c);

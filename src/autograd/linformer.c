@@ -121,13 +121,12 @@ static attn_status read_tensors(attn_context *ctx, attn_tape *tape, const linfor
     return status == ATTN_OK ? attn__tape_output(ctx, tape, "output", output, &y, &out->output) : status;
 }
 
-/* x becomes its projection, in a temporary */
-static attn_status project(attn_context *ctx, attn_tape *tape, const attn__value *projection, attn__segments segments, attn__value *x)
+/* x becomes its projection of so many rows, in a temporary */
+static attn_status project(attn_context *ctx, attn_tape *tape, const attn__value *projection, attn__segments segments, int64_t rows,
+                           attn__value *x)
 {
     attn__value y;
-    int64_t rows = 0;
-    attn_status status = projected_rows(ctx, &projection->at, segments, &rows);
-    if (status == ATTN_OK) status = attn__tape_temporary(ctx, tape, rows, x->at.heads * x->at.width, x->at.dtype, &y);
+    attn_status status = attn__tape_temporary(ctx, tape, rows, x->at.heads * x->at.width, x->at.dtype, &y);
     if (status != ATTN_OK) return status;
     y.at = attn__view_heads(y.at, x->at.heads);
     status = attn__project_sequence(ctx, tape, x, projection, segments, &y);
@@ -153,9 +152,11 @@ attn_status attn__linformer(attn_context *ctx, attn_tape *tape, const attn__linf
 {
     attn__value key = *in->key, value = *in->value;
     attn_status status = check_projection(ctx, "key_projection", &in->key_projection->at, "key_layout", in->key_segments);
+    int64_t rows = 0; /* of both: their projections have one shape */
+    if (status == ATTN_OK) status = projected_rows(ctx, &in->key_projection->at, in->key_segments, &rows);
     if (status == ATTN_OK) status = projected_segments(ctx, tape, in, &settings->key_segments);
-    if (status == ATTN_OK) status = project(ctx, tape, in->key_projection, in->key_segments, &key);
-    if (status == ATTN_OK) status = project(ctx, tape, in->value_projection, in->key_segments, &value);
+    if (status == ATTN_OK) status = project(ctx, tape, in->key_projection, in->key_segments, rows, &key);
+    if (status == ATTN_OK) status = project(ctx, tape, in->value_projection, in->key_segments, rows, &value);
     return status == ATTN_OK ? attn__attend(ctx, tape, in->query, &key, &value, settings, output) : status;
 }
 

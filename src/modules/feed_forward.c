@@ -32,6 +32,36 @@ attn_status attn__feed_forward_plan(const attn__scope *scope, const char *name, 
     return status;
 }
 
+/* can gate and up be one product? frozen alike */
+static int joins(const attn__call *call, const attn__feed_forward_module *module)
+{
+    return attn__parameters_alike(call->parameters, module->input_weight, 2) &&
+           (module->input_bias < 0 || attn__parameters_alike(call->parameters, module->input_bias, 2));
+}
+
+/* hidden = dropout(act(gate) up), each a product of its own, so that one may be frozen without the other */
+static attn_status gate_apart(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x,
+                              const attn__activation *act, const attn__value *learned, const attn__dropout *drop, attn__value *hidden)
+{
+    attn__value w, b, half[2], product = *hidden;
+    attn_status status = ATTN_OK;
+    for (int i = 0; i < 2 && status == ATTN_OK; i++) {
+        status = attn__parameter_value(call, module->input_weight + i, 1, &w);
+        if (status == ATTN_OK) status = attn__parameter_value(call, module->input_bias < 0 ? -1 : module->input_bias + i, 1, &b);
+        if (status == ATTN_OK)
+            status = attn__tape_temporary(call->ctx, call->tape, hidden->at.rows, hidden->at.width, hidden->at.dtype, &half[i]);
+        if (status == ATTN_OK)
+            status = attn__linear(call->ctx, call->tape, x, &w, module->input_bias < 0 ? NULL : &b, i == 0 ? act : NULL,
+                                  i == 0 ? learned : NULL, NULL, &half[i]);
+    }
+    if (status == ATTN_OK && drop->rate > 0)
+        status = attn__tape_temporary(call->ctx, call->tape, hidden->at.rows, hidden->at.width, hidden->at.dtype, &product);
+    if (status == ATTN_OK) status = attn__multiply_elements(call->ctx, call->tape, &half[0], &half[1], &product);
+    if (status == ATTN_OK && drop->rate > 0) return attn__drop(call->ctx, call->tape, &product, drop, hidden);
+    *hidden = product;
+    return status;
+}
+
 attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forward_module *module, const attn__value *x,
                                    attn__places places, attn__value *y)
 {
@@ -50,8 +80,9 @@ attn_status attn__feed_forward_run(const attn__call *call, const attn__feed_forw
     attn__dropout drop = attn__tape_dropout(call->tape, o->dropout, module->site, places);
     const attn__value *bias1 = o->bias ? &b1 : NULL, *learned = o->learned_beta ? &beta : NULL;
     /* hidden: [rows, hidden] */
-    status = o->gated ? attn__linear_gated(call->ctx, call->tape, x, &w1, bias1, &act, learned, &drop, &hidden)
-                      : attn__linear(call->ctx, call->tape, x, &w1, bias1, &act, learned, &drop, &hidden);
+    status = o->gated && !joins(call, module) ? gate_apart(call, module, x, &act, learned, &drop, &hidden)
+             : o->gated                       ? attn__linear_gated(call->ctx, call->tape, x, &w1, bias1, &act, learned, &drop, &hidden)
+                                              : attn__linear(call->ctx, call->tape, x, &w1, bias1, &act, learned, &drop, &hidden);
     if (status != ATTN_OK) return status;
     return attn__linear(call->ctx, call->tape, &hidden, &w2, o->bias ? &b2 : NULL, NULL, NULL, NULL, y);
 }

@@ -25,14 +25,20 @@ static attn_status check_labels(attn_context *ctx, const view *labels, int64_t r
     return ATTN_OK;
 }
 
-/* -sum of target_k log p_k, with log p = x - log_sum. A class without weight may have a logit of minus infinity. */
+/* -log p = log_sum - x: infinite at minus infinity, even where all are that; NaN stays NaN */
+static double surprise(double x, double log_sum)
+{
+    return x == -INFINITY && log_sum == log_sum ? INFINITY : log_sum - x;
+}
+
+/* -sum of target_k log p_k. A class without weight may have a logit of minus infinity. */
 static double row_loss(const real *x, double log_sum, int64_t label, int64_t classes, double smoothing, int32_t form)
 {
     double sum = 0;
     for (int64_t k = 0; k < classes; k++) {
         double target = target_at(k, label, classes, smoothing, form);
         if (target == 0) continue;
-        sum += target * ((double)x[k] == -INFINITY ? INFINITY : log_sum - (double)x[k]);
+        sum += target * surprise((double)x[k], log_sum);
     }
     return sum;
 }
@@ -57,7 +63,7 @@ attn_status REFERENCE(loss)(attn_context *ctx, view *logits, const view *labels,
         for (int64_t k = 0; k < classes; k++) row[k] = (double)x[k];
         double log_sum = REFERENCE(softmax_row)(row, classes, NULL);
         sums->loss += row_loss(x, log_sum, label, classes, smoothing, form);
-        sums->unsmoothed += (double)x[label] == -INFINITY ? INFINITY : log_sum - (double)x[label];
+        sums->unsmoothed += surprise((double)x[label], log_sum);
         sums->count++;
         for (int64_t k = 0; gradient && k < classes; k++) x[k] = (real)(row[k] - target_at(k, label, classes, smoothing, form));
     }
