@@ -46,15 +46,14 @@ attn_status attn__concatenate(attn_context *ctx, attn_tape *tape, int32_t count,
 
 static attn_status concatenate(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *parts, attn_tensor *y)
 {
-    int64_t bytes, width = 0;
+    int64_t width = 0;
     char name[48];
     attn_status status = attn__tape_check(ctx, tape);
     if (status != ATTN_OK) return status;
     if (count < 1 || count > INT32_MAX)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got %lld, expected 1 to %d", (long long)count, INT32_MAX);
     if (parts == NULL) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "parts: got NULL, expected %lld tensors", (long long)count);
-    if (attn__multiply(count, (int64_t)(sizeof(attn__value) + sizeof(attn__value *)), &bytes)) return ATTN_ERROR_TOO_LARGE;
-    attn__value *values = attn__scratch(ctx, bytes), vy;
+    attn__value *values = attn__scratch(ctx, count * (int64_t)(sizeof(attn__value) + sizeof(attn__value *))), vy;
     if (values == NULL) return attn__arena_status(ctx->scratch);
     const attn__value **list = (const attn__value **)(values + count);
     for (int64_t i = 0; i < count; i++) {

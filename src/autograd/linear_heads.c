@@ -5,7 +5,7 @@ static view head_columns(const view *v, int64_t head)
 {
     view one = *v;
     int64_t bytes = attn__dtype_bytes(v->dtype);
-    one.data = v->data != NULL ? (char *)v->data + head * v->head_stride * bytes : NULL;
+    one.data = (char *)v->data + head * v->head_stride * bytes;
     one.heads = 1;
     one.head_stride = 0;
     return one;

@@ -195,7 +195,7 @@ attn_status attn__tape_hold_storage(attn_context *ctx, attn_tape *tape, attn__st
 
 attn_status attn__tape_hold_mask(attn_context *ctx, attn_tape *tape, const attn_mask *mask)
 {
-    if (tape == NULL || mask == NULL) return ATTN_OK;
+    if (mask == NULL) return ATTN_OK;
     /* counting is all that happens to the mask */
     attn_mask *counted = (attn_mask *)(uintptr_t)mask;
     attn_status status = hold(ctx, tape, ATTN__HOLD_MASK, counted);
@@ -245,7 +245,7 @@ attn_status attn__tape_append(attn_context *ctx, attn_tape *tape, int force, att
         if (inputs[i] != NULL) status = keep_outside(ctx, tape, inputs[i]);
     }
     for (int32_t i = 0; status == ATTN_OK && i < outputs_count; i++) {
-        if (outputs[i]->id < 0) status = attn__slot_add(ctx, tape, ATTN__SLOT_VALUE, &outputs[i]->at, &outputs[i]->id);
+        status = attn__slot_add(ctx, tape, ATTN__SLOT_VALUE, &outputs[i]->at, &outputs[i]->id);
         if (status == ATTN_OK) status = keep_outside(ctx, tape, outputs[i]);
         record->output[i] = *outputs[i];
     }

@@ -67,23 +67,13 @@ static attn_status check_watches(attn_context *ctx, const attn_tape *tape)
     return ATTN_OK;
 }
 
-static attn_status check_outputs(attn_context *ctx, const attn_tape *tape, int64_t count, const attn__value *outputs)
-{
-    if (count < 1) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got %lld, expected at least 1", (long long)count);
-    for (int64_t i = 0; i < count; i++)
-        if (outputs[i].id < 0 || outputs[i].id >= tape->slots.count)
-            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
-                              "outputs[%lld]: got a tensor that is not on the tape, expected a value of it", (long long)i);
-    return ATTN_OK;
-}
-
 static attn_status seed(attn_context *ctx, attn_tape *tape, const attn__value *output, const view *gradient)
 {
     view to;
     int add;
     if (gradient != NULL && gradient->data != NULL) return attn__tape_lend(ctx, tape, output, gradient);
     attn_status status = attn__tape_wanted(ctx, tape, output, &to, &add);
-    if (status != ATTN_OK || to.data == NULL) return status;
+    if (status != ATTN_OK) return status;
     if (!add) return attn__fill_view(ctx, 1, &to);
     attn__value ones;
     status = attn__tape_temporary(ctx, NULL, to.rows, to.heads * to.width, to.dtype, &ones);
@@ -112,7 +102,6 @@ attn_status attn__tape_run(attn_context *ctx, attn_tape *tape, int64_t count, co
                            int64_t gradients_count, attn_gradients *const *gradients)
 {
     attn_status status = attn__tape_check(ctx, tape);
-    if (status == ATTN_OK) status = check_outputs(ctx, tape, count, outputs);
     if (status == ATTN_OK) status = take_handles(ctx, tape, gradients_count, gradients);
     if (status == ATTN_OK) status = check_watches(ctx, tape);
     if (status != ATTN_OK) return status;

@@ -169,10 +169,8 @@ static attn_status slot_own(attn_context *ctx, attn_tape *tape, attn__slot *slot
 
 int attn__slot_arrived(const attn_tape *tape, int32_t id)
 {
-    if (id < 0) return 0;
     const attn__slot *slot = attn__slot_at(tape, id);
     if (slot->kind == ATTN__SLOT_VALUE) return slot->block >= 0;
-    if (slot->kind == ATTN__SLOT_PARAMETER) return 0;
     const attn__slot *base = attn__slot_at(tape, slot->base);
     return base->block >= 0 && (base->complete || slot->complete);
 }
@@ -190,14 +188,9 @@ attn_status attn__tape_arrived(attn_context *ctx, attn_tape *tape, const attn__v
     out->data = NULL;
     if (exclusive != NULL) *exclusive = 0;
     if (!attn__slot_arrived(tape, output->id)) return ATTN_OK;
-    attn__slot *slot = attn__slot_at(tape, output->id);
-    if (slot->kind == ATTN__SLOT_PART) {
-        *out = part_view(tape, slot, &output->at);
-        return ATTN_OK;
-    }
     attn_status status = attn__slot_complete(ctx, tape, output->id);
     if (status != ATTN_OK) return status;
-    const attn__block *block = attn__block_at(tape, slot->block);
+    const attn__block *block = attn__block_at(tape, attn__slot_at(tape, output->id)->block);
     *out = attn__view_shaped(block->data, &output->at);
     if (exclusive != NULL) *exclusive = block->references == 1;
     return ATTN_OK;
@@ -260,17 +253,15 @@ static int is_block(const attn_tape *tape, int32_t index, const void *data)
     return index >= 0 && attn__block_at(tape, index)->data == data;
 }
 
-/* The block a gradient lies in: one of the running record's, -1 when it is none of them. */
+/* The block a gradient lies in: a fresh one or of an output of the running record, -1 when it is none of them. */
 static int32_t block_of(const attn_tape *tape, const void *data)
 {
     const attn__record *record = tape->current;
     for (int32_t i = 0; i < tape->fresh_count; i++)
         if (is_block(tape, tape->fresh[i], data)) return tape->fresh[i];
-    if (record == NULL) return -1;
-    for (int32_t i = 0; i < record->outputs_count + record->inputs_count; i++) {
-        int32_t id = i < record->outputs_count ? record->output[i].id : record->input[i - record->outputs_count].id;
-        if (id >= 0 && attn__slot_at(tape, id)->kind == ATTN__SLOT_VALUE && is_block(tape, attn__slot_at(tape, id)->block, data))
-            return attn__slot_at(tape, id)->block;
+    for (int32_t i = 0; i < record->outputs_count; i++) {
+        int32_t block = attn__slot_at(tape, record->output[i].id)->block;
+        if (is_block(tape, block, data)) return block;
     }
     return -1;
 }
@@ -288,7 +279,7 @@ attn_status attn__tape_pass(attn_context *ctx, attn_tape *tape, const attn__valu
 {
     if (input->id < 0) return ATTN_OK;
     attn__slot *slot = attn__slot_at(tape, input->id);
-    int32_t block = attn__view_dense(gradient) ? block_of(tape, gradient->data) : -1;
+    int32_t block = block_of(tape, gradient->data);
     if (block < 0 || slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
     attn__block_at(tape, block)->references++;
     slot->block = block;
@@ -299,7 +290,7 @@ attn_status attn__tape_pass(attn_context *ctx, attn_tape *tape, const attn__valu
 attn_status attn__tape_lend(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient)
 {
     attn__slot *slot = attn__slot_at(tape, input->id);
-    if (!attn__view_dense(gradient) || slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
+    if (!attn__view_dense(gradient) || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
     attn_status status = block_new(ctx, tape, gradient->data, 0, -1, &slot->block);
     if (status != ATTN_OK) return status;
     attn__block_at(tape, slot->block)->references++; /* the lender's: nobody writes to it */
@@ -309,9 +300,8 @@ attn_status attn__tape_lend(attn_context *ctx, attn_tape *tape, const attn__valu
 
 attn_status attn__tape_adopt(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient)
 {
-    if (input->id < 0) return ATTN_OK;
     attn__slot *slot = attn__slot_at(tape, input->id);
-    if (!attn__view_dense(gradient) || slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
+    if (slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
     attn_status status = block_new(ctx, tape, gradient->data, 0, -1, &slot->block);
     if (status == ATTN_OK) slot->complete = 1;
     return status;

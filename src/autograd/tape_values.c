@@ -73,11 +73,9 @@ static attn__span span_of(const view *at, int32_t id)
 static int interleaved(const attn__span *a, const attn__span *b)
 {
     int64_t stride = a->at.row_stride, bytes = attn__dtype_bytes(a->at.dtype);
-    if (stride <= 0 || b->at.row_stride != stride || bytes != attn__dtype_bytes(b->at.dtype) || bytes == 0) return 0;
+    if (stride <= 0 || b->at.row_stride != stride || bytes != attn__dtype_bytes(b->at.dtype)) return 0;
     int64_t a_width = (a->at.heads - 1) * a->at.head_stride + a->at.width, b_width = (b->at.heads - 1) * b->at.head_stride + b->at.width;
-    int64_t distance = (int64_t)(b->start - a->start);
-    if (distance % bytes != 0) return 0;
-    distance = distance / bytes % stride;
+    int64_t distance = (int64_t)(b->start - a->start) / bytes % stride; /* both lie at multiples of their elements */
     if (distance < 0) distance += stride;
     return distance >= a_width && distance + b_width <= stride;
 }

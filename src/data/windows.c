@@ -54,8 +54,7 @@ static attn_status check_tokens(attn_context *ctx, const int32_t *tokens, int64_
                           tokens == NULL ? "NULL" : "one", (long long)count);
     *begin = (int64_t)(o->first * (double)count);
     *end = o->last < 1 ? (int64_t)(o->last * (double)count) : count;
-    int64_t smallest = o->order == ATTN_ORDER_SEQUENTIAL ? 2 : o->context; /* a token more than the smallest window */
-    if (o->order == ATTN_ORDER_RANDOM_WINDOWS && attn__sum(o->context, 1, &smallest)) smallest = INT64_MAX;
+    int64_t smallest = o->order == ATTN_ORDER_SEQUENTIAL ? 2 : o->context + 1; /* a token more than the smallest window */
     if (*end - *begin < smallest)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "tokens: got %lld in the part %g to %g of %lld, expected at least %lld for one window",

@@ -9,7 +9,6 @@ int64_t attn__bucket(int64_t t, int64_t buckets, int64_t furthest, int both_side
     else if (t > 0)
         distance = 0;
     if (distance < exact) return after + distance;
-    if (exact == 0) return after + (half > 0 ? half - 1 : 0);
     /* a part in 10^12 keeps the ends of the buckets, which are whole numbers in exact arithmetic, on their side */
     double place = log((double)distance / (double)exact) / log((double)furthest / (double)exact) * (double)(half - exact);
     int64_t far = distance >= furthest ? half - 1 : exact + (int64_t)(place + 1e-12);

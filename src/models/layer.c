@@ -141,7 +141,6 @@ typedef attn_status sub_layer(const attn__call *call, const attn__layer *layer, 
 static attn_status add_carry(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, attn__carry *carry,
                              const attn__value *asked)
 {
-    if (!carry->has_pending) return ATTN_OK;
     attn__dropout drop = attn__tape_dropout(call->tape, layer->dropout, carry->site, in->stream.places);
     attn__value sum;
     attn_status status = place_like(call, &carry->stream, asked, &sum);
@@ -225,7 +224,6 @@ attn_status attn__layer_run(const attn__call *call, const attn__layer *l, const 
 {
     static const attn__ends anywhere = {NULL, NULL};
     attn_status status;
-    if (ends == NULL) ends = &anywhere;
     if (l->parallel) return run_parallel(call, l, in, carry, ends);
     if (l->placement == ATTN_PLACEMENT_PRE) {
         status = run_pre(call, l, &l->self_norm, run_self, l->self_site, in, carry, &anywhere);

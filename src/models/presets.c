@@ -184,7 +184,7 @@ attn_status attn_transformer_preset(attn_context *ctx, const char *name, attn_tr
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                             "name: got \"%.64s\", expected a preset such as \"transformer-base\" or \"gpt2\"", name);
     attn_transformer_options o = attn__transformer_defaults;
-    for (const setting *s = found ? found->at : NULL; status == ATTN_OK && s != NULL && s->field != NULL; s++)
+    for (const setting *s = found ? found->at : NULL; s != NULL && s->field != NULL; s++)
         attn__option_set(&o, attn__option_field(s->field), s->value);
     if (status == ATTN_OK) status = attn__options_init(options, size, &o, sizeof o);
     if (status != ATTN_OK && found != NULL)

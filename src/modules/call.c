@@ -79,7 +79,7 @@ attn_status attn__add_table(const attn__scope *scope, const char *name, int64_t 
     full_name(scope, name, path);
     const int64_t shape[2] = {rows, width};
     /* deviation 1 / sqrt(width): rows of length about 1, so that tied logits start near 0 */
-    double amount = rule->initialisation == ATTN_INITIALISATION_SCALED_NORMAL ? rule->scale : 1 / sqrt((double)(width > 0 ? width : 1));
+    double amount = rule->initialisation == ATTN_INITIALISATION_SCALED_NORMAL ? rule->scale : 1 / sqrt((double)width);
     return attn__parameters_add(scope->ctx, scope->set, path, 1, 2, shape, ATTN__KIND_EMBEDDING, ATTN__START_NORMAL, amount, index);
 }
 

@@ -85,11 +85,10 @@ static attn_status additive(attn_context *ctx, const attn_tensor *values, attn_m
     if (values->rank != 4)
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "values: got rank %" PRId32 ", expected 4 ([1 or segments, 1 or heads, queries, keys])",
                           values->rank);
-    int64_t count = 1, bytes;
-    for (int32_t axis = 0; axis < 4; axis++) count *= values->shape[axis]; /* in 63 bits: the tensor was checked */
-    if (attn__multiply(count, (int64_t)sizeof(float), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "mask");
+    int64_t count = 1;
+    for (int32_t axis = 0; axis < 4; axis++) count *= values->shape[axis]; /* in 63 bits with its bytes: the tensor was checked */
     attn_mask *mask;
-    status = attn__mask_node(ctx, ATTN__MASK_ADDITIVE, bytes, out == NULL ? NULL : &mask);
+    status = attn__mask_node(ctx, ATTN__MASK_ADDITIVE, count * (int64_t)sizeof(float), out == NULL ? NULL : &mask);
     if (status != ATTN_OK) return status;
     memcpy(mask->extent, values->shape, sizeof mask->extent);
     mask->has_values = 1;

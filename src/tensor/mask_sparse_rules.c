@@ -106,7 +106,7 @@ static int32_t fixed_block(const attn_mask *mask, const attn__pair *pair, int64_
     int some = 0, all = 0;
     if (mask->parts & ATTN_PART_LOCAL) {
         int64_t from = floor_divide(p, stride), to = floor_divide(last, stride), first = j / stride, end = (j + keys - 1) / stride;
-        some |= first <= to && end >= from;
+        some |= end >= from; /* first is at most to, as j is at most last */
         all |= from == to && first == from && end == from && j + keys - 1 <= p;
     }
     if (mask->parts & ATTN_PART_SUMMARY) {

@@ -27,7 +27,7 @@ attn_status attn__parameters_create(attn_context *ctx, int32_t dtype, attn_param
 
 attn_parameters *attn__parameters_retain(attn_parameters *parameters)
 {
-    if (parameters != NULL) atomic_fetch_add_explicit(&parameters->references, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&parameters->references, 1, memory_order_relaxed);
     return parameters;
 }
 
@@ -41,7 +41,7 @@ void attn__parameters_release(attn_parameters *parameters)
     if (!attn__is(parameters, ATTN__MAGIC_PARAMETERS)) return;
     if (atomic_fetch_sub_explicit(&parameters->references, 1, memory_order_acq_rel) != 1) return;
     attn__memory *memory = parameters->memory;
-    if (parameters->plan != NULL && parameters->plan_free != NULL) parameters->plan_free(parameters);
+    if (parameters->plan != NULL) parameters->plan_free(parameters);
     for (int64_t i = 0; i < parameters->count; i++)
         attn__deallocate(memory, parameters->at[i].name, (int64_t)strlen(parameters->at[i].name) + 1);
     attn__deallocate(memory, parameters->at, parameters->capacity * (int64_t)sizeof *parameters->at);

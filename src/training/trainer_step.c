@@ -10,7 +10,7 @@ static attn_status slice_stream(const attn__call *call, const attn__stream *from
 {
     attn_context *ctx = call->ctx;
     *rows = 0;
-    *start = count > 0 ? from->segments.at[first].start : 0;
+    *start = from->segments.at[first].start;
     for (int64_t i = 1; i < count; i++) /* a batch in one piece may have them in any order */
         if (from->segments.at[first + i].start < *start) *start = from->segments.at[first + i].start;
     attn__arena *arena = attn__tape_records(ctx, call->tape);

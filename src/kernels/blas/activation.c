@@ -80,7 +80,6 @@ void BLAS(act_slopes)(int32_t kind, float beta, const float *u, int64_t n, float
 
 float BLAS(act_beta)(const attn__activation *act)
 {
-    if (act == NULL) return 1;
     return act->learned_beta != NULL ? *(const float *)act->learned_beta->data : (float)act->beta;
 }
 
@@ -109,15 +108,7 @@ typedef struct activation_job {
 static activation_job job_of(const attn__activation *act, const attn__dropout *drop, const view *u, const view *dy, int add, view *y,
                              int64_t columns)
 {
-    activation_job job = {grid_of(u->rows, columns),
-                          act != NULL ? act->kind : ATTN_ACTIVATION_IDENTITY,
-                          add,
-                          BLAS(act_beta)(act),
-                          BLAS(dropper_of)(drop),
-                          u,
-                          dy,
-                          y,
-                          NULL};
+    activation_job job = {grid_of(u->rows, columns), act->kind, add, BLAS(act_beta)(act), BLAS(dropper_of)(drop), u, dy, y, NULL};
     return job;
 }
 

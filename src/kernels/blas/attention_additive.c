@@ -1,11 +1,11 @@
 #include "attention_additive.h"
 #include "turn.h"
 
-attn_status BLAS(attention_additive_prepare)(attn_context *ctx, attention_job *job, int backward)
+attn_status BLAS(attention_additive_prepare)(attn_context *ctx, attention_job *job)
 {
     const attn__attention_arguments *a = job->a;
     int64_t bytes = 0;
-    if (!backward || a->score_vector.data == NULL || a->d_score_vector.data == NULL) return ATTN_OK;
+    if (a->score_vector.data == NULL || a->d_score_vector.data == NULL) return ATTN_OK;
     if (attn__multiply(job->map.tiles_count, a->query.heads, &bytes) || attn__multiply(bytes, a->query.width, &bytes) ||
         attn__multiply(bytes, (int64_t)sizeof(float), &bytes))
         return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "sums of the score's vector");

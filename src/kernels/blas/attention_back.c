@@ -131,7 +131,7 @@ static void back_block(back_call *call, const attention_block *b, const attentio
          a->d_query.row_stride, b->turned);
     }
     if (a->bias == NULL) return;
-    if (to->query != NULL || to->slot >= 0) BLAS(attention_bias_back)(job, b, space->gradients, to->query, to->slot);
+    if (to->query != NULL) BLAS(attention_bias_back)(job, b, space->gradients, to->query, to->slot);
     if (to->pair) BLAS(attention_bias_pair)(job, b, space->gradients);
 }
 
@@ -341,7 +341,7 @@ static attn_status prepare(back_call *call)
     if (call->common == NULL) return attn__arena_status(call->ctx->scratch);
     attn_status status = BLAS(attention_map)(call->ctx, &call->job);
     if (status == ATTN_OK) status = BLAS(attention_bias_prepare)(call->ctx, &call->job, 1);
-    if (status == ATTN_OK) status = BLAS(attention_additive_prepare)(call->ctx, &call->job, 1);
+    if (status == ATTN_OK) status = BLAS(attention_additive_prepare)(call->ctx, &call->job);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(call->ctx, &call->job);
     return status == ATTN_OK ? group_pairs(call) : status;
 }

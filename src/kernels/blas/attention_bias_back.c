@@ -48,16 +48,16 @@ void BLAS(attention_bias_back)(attention_job *job, const attention_block *b, con
 {
     const attn__attention_arguments *a = job->a;
     const attn__attention_bias *bias = a->bias;
-    float *at = slot >= 0 && job->partial != NULL ? job->partial + slot * job->partial_floats : NULL;
+    float *at = job->partial != NULL ? job->partial + slot * job->partial_floats : NULL;
     int64_t row = b->pair.query->start + b->query, terms = terms_of(bias);
-    if (bias->d_distance.data != NULL && at != NULL) {
+    if (bias->d_distance.data != NULL) {
         back_distance(job, b, gradients, at);
         at += bias->distance.rows;
     }
-    if (bias->relative_keys.data != NULL && (d_query != NULL || at != NULL)) {
+    if (bias->relative_keys.data != NULL) {
         BLAS(attention_gather)(job, b, gradients);
-        if (d_query != NULL && attn__sgemm(0, 0, b->rows, a->query.width, terms, job->scale, b->relative, terms, bias->relative_keys.data,
-                                           bias->relative_keys.row_stride, 1, d_query, a->d_query.row_stride))
+        if (attn__sgemm(0, 0, b->rows, a->query.width, terms, job->scale, b->relative, terms, bias->relative_keys.data,
+                        bias->relative_keys.row_stride, 1, d_query, a->d_query.row_stride))
             atomic_store(&job->refused, 1);
         if (at != NULL && bias->d_relative_keys.data != NULL) {
             back_table(job, b, job->scale, query_of(job, b), a->query.row_stride, a->query.width, at);

@@ -59,7 +59,7 @@ static void wave_tile(void *context, int64_t tile, int32_t worker)
 
 static attn_status waves_of(attn_context *ctx, const embed_job *job, sinusoid *w)
 {
-    int64_t rows = job->y->rows, high = rows > 0 ? job->places.position[0] : 0, elements = 0;
+    int64_t rows = job->y->rows, high = job->places.position[0];
     w->low = high;
     for (int64_t row = 0; row < rows; row++) {
         int64_t position = job->places.position[row];
@@ -73,15 +73,13 @@ static attn_status waves_of(attn_context *ctx, const embed_job *job, sinusoid *w
     for (int64_t i = 0; i < w->pairs; i++) w->step[i] = 1 / pow(10000, (double)(2 * i) / (double)w->width);
     w->span = high - w->low < rows ? high - w->low + 1 : 0; /* no table that is longer than the call */
     if (w->span < GROUP) return ATTN_OK;
-    if (attn__multiply(w->span, w->width * (int64_t)sizeof(float), &elements))
-        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "positions");
     w->turn_sine = w->step + w->pairs;
     w->turn_cosine = w->turn_sine + w->pairs;
     for (int64_t i = 0; i < w->pairs; i++) {
         w->turn_sine[i] = sin(w->step[i]);
         w->turn_cosine[i] = cos(w->step[i]);
     }
-    w->table = attn__scratch(ctx, elements);
+    w->table = attn__scratch(ctx, w->span * w->width * (int64_t)sizeof(float)); /* no more than y takes */
     if (w->table == NULL) return attn__arena_status(ctx->scratch);
     return attn__run(ctx, tiles_of(w->span, GROUP), wave_tile, w);
 }
@@ -140,7 +138,7 @@ static attn_status check_rows(attn_context *ctx, const embed_job *job)
     if (status != ATTN_OK) return status;
     for (int64_t row = 0; job->kind == ATTN_POSITIONS_LEARNED && row < job->y->rows; row++) {
         int64_t position = job->places.position[row];
-        if (position < 0 || position >= job->positions->rows)
+        if (position >= job->positions->rows)
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layout: got position %lld at row %lld, expected 0 to %lld",
                               (long long)position, (long long)row, (long long)job->positions->rows - 1);
     }

@@ -68,7 +68,7 @@ attn_status BLAS(embed_back)(attn_context *ctx, const view *tokens, double scale
     dropper dropped = BLAS(dropper_of)(drop);
     attn_status status = ATTN_OK;
     attn__mark mark = attn__arena_mark(ctx->scratch);
-    if (dtable != NULL && tokens != NULL) status = scatter(ctx, tokens, NULL, scale, &dropped, dy, dtable);
+    if (dtable != NULL) status = scatter(ctx, tokens, NULL, scale, &dropped, dy, dtable);
     attn__arena_rewind(ctx->scratch, mark);
     if (status == ATTN_OK && dpositions != NULL) status = scatter(ctx, NULL, places.position, 1, &dropped, dy, dpositions);
     attn__arena_rewind(ctx->scratch, mark);

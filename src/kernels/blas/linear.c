@@ -20,8 +20,8 @@ static void linear_product(linear_job *job, const view *to, const cell *c, int64
     const float *bias = job->b != NULL ? (const float *)job->b->data + first : NULL;
     for (int64_t r = 0; bias != NULL && r < rows; r++) memcpy(out + r * to->row_stride, bias, (size_t)c->count * sizeof(float));
     BLAS(product)
-    (0, 1, rows, c->count, in, row_of(job->x, c->first), job->x->row_stride, row_of(job->w, first), job->w->row_stride,
-     bias != NULL ? 1 : 0, out, to->row_stride, &job->refused);
+    (1, rows, c->count, in, row_of(job->x, c->first), job->x->row_stride, row_of(job->w, first), job->w->row_stride, bias != NULL ? 1 : 0,
+     out, to->row_stride, &job->refused);
 }
 
 /* y of columns column .. column + n of a row, n at most ROWS_PIECE; up NULL: not gated */
@@ -111,7 +111,7 @@ static void d_input_tile(void *context, int64_t tile, int32_t worker)
     cell c = grid_cell(&job->cut, tile);
     (void)worker;
     BLAS(product)
-    (0, 0, c.end - c.first, c.count, columns_of(job->dy), row_of(job->dy, c.first), job->dy->row_stride, row_of(job->other, 0) + c.column,
+    (0, c.end - c.first, c.count, columns_of(job->dy), row_of(job->dy, c.first), job->dy->row_stride, row_of(job->other, 0) + c.column,
      job->other->row_stride, job->add ? 1 : 0, row_of(job->to, c.first) + c.column, job->to->row_stride, &job->refused);
 }
 

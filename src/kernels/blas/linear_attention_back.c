@@ -179,7 +179,7 @@ static void backward_walk(linear_job *job, const linear_block *block, int64_t ke
     const float *after = linear_slot(job, job->back, block->slot + 1, key_head);
     float to = end < length ? scale_at(job, block->pair, key_head, end) : scale_at(job, block->pair, key_head, end - 1);
     for (int64_t i = 0; i < job->slot; i++) space->state[i] = after[i];
-    for (int64_t first = last; first >= block->first; first -= LINEAR_CHUNK) {
+    for (int64_t first = last;; first -= LINEAR_CHUNK) {
         linear_chunk c = BLAS(linear_chunk_at)(job, block, key_head, first);
         if (first < last || end < length) keys_of_rows(job, c.key, c.keys, key_head, &to, space->state, 1, 1, space);
         if (first == block->first) break;

@@ -87,7 +87,7 @@ attn_status BLAS(loss)(attn_context *ctx, view *logits, const view *labels, doub
         job.off = job.width > 0 ? smoothing / n : 0;
         job.on += job.off;
     } else {
-        job.off = job.width > 1 ? smoothing / (n - 1) : 0;
+        job.off = smoothing / (n - 1);
     }
     job.tall = rows_per_tile(job.width);
     attn_status status = check_labels(ctx, &job);

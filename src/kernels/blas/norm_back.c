@@ -87,7 +87,7 @@ static void branch(const norm_back_job *job, int64_t row)
     const float *dr = row_of(job->dr, row);
     float *ds = row_of(job->ds, row), factors[ROWS_PIECE];
     if (!job->drop.on) {
-        if (ds != dr) memcpy(ds, dr, (size_t)job->width * sizeof *ds);
+        memcpy(ds, dr, (size_t)job->width * sizeof *ds);
         return;
     }
     for (int64_t at = 0; at < job->width; at += ROWS_PIECE) {

@@ -56,13 +56,12 @@ grid BLAS(product_grid)(int64_t rows, int64_t columns, int64_t inner)
     return g;
 }
 
-void BLAS(product)(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, float beta, float *c, int64_t ldc, atomic_int *refused)
+void BLAS(product)(int transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                   float *c, int64_t ldc, atomic_int *refused)
 {
     int64_t step = m <= PRODUCT_FEW ? 1 : m;
     for (int64_t i = 0; i < m; i += step) {
-        const float *rows = a + (transpose_a ? i : i * lda);
-        if (attn__sgemm(transpose_a, transpose_b, step, n, k, 1, rows, lda, b, ldb, beta, c + i * ldc, ldc)) atomic_store(refused, 1);
+        if (attn__sgemm(0, transpose_b, step, n, k, 1, a + i * lda, lda, b, ldb, beta, c + i * ldc, ldc)) atomic_store(refused, 1);
     }
 }
 

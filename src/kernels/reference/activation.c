@@ -61,8 +61,7 @@ attn_status REFERENCE(activation)(attn_context *ctx, const attn__activation *act
     (void)ctx;
     for (int64_t r = 0; r < y->rows; r++) {
         for (int64_t c = 0; c < y->width; c++) {
-            double value = (double)row_of(u, r)[c];
-            if (act != NULL) value = REFERENCE(act)(act, value);
+            double value = REFERENCE(act)(act, (double)row_of(u, r)[c]);
             row_of(y, r)[c] = (real)drop_row(drop, r, c, value);
         }
     }
@@ -77,9 +76,9 @@ attn_status REFERENCE(activation_back)(attn_context *ctx, const attn__activation
     (void)ctx;
     for (int64_t r = 0; r < dy->rows; r++) {
         for (int64_t c = 0; c < dy->width; c++) {
-            double value = (double)row_of(u, r)[c], slope = act != NULL ? REFERENCE(act_slope)(act, value) : 1;
+            double value = (double)row_of(u, r)[c], slope = REFERENCE(act_slope)(act, value);
             double gradient = drop_row(drop, r, c, (double)row_of(dy, r)[c]);
-            if (dbeta != NULL && act != NULL) beta_sum += gradient * REFERENCE(act_beta)(act, value);
+            if (dbeta != NULL) beta_sum += gradient * REFERENCE(act_beta)(act, value);
             put(&row_of(du, r)[c], gradient * slope, add);
         }
     }
@@ -98,8 +97,8 @@ attn_status REFERENCE(gate_back)(attn_context *ctx, const attn__activation *act,
         for (int64_t c = 0; c < width; c++) {
             double gate = (double)row_of(u, r)[c], up = (double)row_of(u, r)[width + c];
             double gradient = drop_row(drop, r, c, (double)row_of(dy, r)[c]);
-            double opened = act != NULL ? REFERENCE(act)(act, gate) : gate, slope = act != NULL ? REFERENCE(act_slope)(act, gate) : 1;
-            if (dbeta != NULL && act != NULL) beta_sum += gradient * up * REFERENCE(act_beta)(act, gate);
+            double opened = REFERENCE(act)(act, gate), slope = REFERENCE(act_slope)(act, gate);
+            if (dbeta != NULL) beta_sum += gradient * up * REFERENCE(act_beta)(act, gate);
             row_of(du, r)[c] = (real)(gradient * up * slope);
             row_of(du, r)[width + c] = (real)(gradient * opened);
         }

@@ -16,7 +16,7 @@ static attn_status check_rows(attn_context *ctx, const view *tokens, const view 
     if (status != ATTN_OK) return status;
     for (int64_t r = 0; learned != NULL && r < rows; r++) {
         int64_t position = places.position[r];
-        if (position < 0 || position >= learned->rows) {
+        if (position >= learned->rows) {
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "layout: got position %lld at row %lld, expected 0 to %lld",
                               (long long)position, (long long)r, (long long)learned->rows - 1);
         }
@@ -63,7 +63,7 @@ attn_status REFERENCE(embed_back)(attn_context *ctx, const view *tokens, double 
     attn__mark mark = attn__arena_mark(ctx->scratch);
     double *line = REFERENCE(doubles)(ctx, dy->width);
     if (line == NULL) return scratch_status(ctx);
-    if (dtable != NULL && tokens != NULL) scatter(tokens, places, scale, drop, dy, line, dtable);
+    if (dtable != NULL) scatter(tokens, places, scale, drop, dy, line, dtable);
     if (dpositions != NULL) scatter(NULL, places, 1, drop, dy, line, dpositions);
     for (int64_t r = 0; dx != NULL && r < dx->rows; r++) {
         for (int64_t c = 0; c < dx->width; c++) put(&row_of(dx, r)[c], drop_row(drop, r, c, (double)row_of(dy, r)[c]), add);
