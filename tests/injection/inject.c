@@ -10,15 +10,16 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "core/context.h"
+#include "autograd/tape_state.h"
+#include "kernels/kernels.h"
 
-enum { MEMORY = 1, FILES = 2, INTERRUPTIBLE = 4, DIVISIBLE = 8, FATAL = 16, REMOVAL = 32 }; /* what a call is */
-enum { DO_IT, FAIL, INTERRUPT, SHORTEN };
+enum { MEMORY = 1, FILES = 2, INTERRUPTIBLE = 4, DIVISIBLE = 8, FATAL = 16, REMOVAL = 32, LOOK = 64, KERNELS = 128 }; /* what a call is */
+enum { DO_IT, FAIL, INTERRUPT, SHORTEN, CANCEL };
 
 static atomic_int armed;
 static int mode;
 static long nth;
-static atomic_long calls, memory_failed, files_failed, fatal, removals, live, wrong;
+static atomic_long calls, memory_failed, files_failed, fatal, removals, cancels, kernels, live, wrong;
 static const char *_Atomic first_name;
 static const attn__arena *_Atomic refused_arena;
 
@@ -26,7 +27,7 @@ void inject_arm(int new_mode, long number)
 {
     mode = new_mode;
     nth = number;
-    calls = memory_failed = files_failed = fatal = removals = 0;
+    calls = memory_failed = files_failed = fatal = removals = cancels = kernels = 0;
     first_name = NULL;
     refused_arena = NULL;
     armed = 1;
@@ -35,7 +36,7 @@ void inject_arm(int new_mode, long number)
 inject_report inject_disarm(void)
 {
     armed = 0;
-    return (inject_report){calls, memory_failed, files_failed, fatal, removals, first_name};
+    return (inject_report){calls, memory_failed, files_failed, cancels, kernels, fatal, removals, first_name};
 }
 
 long inject_live(void)
@@ -54,12 +55,18 @@ static int decide(int traits, const char *name)
     if (!armed) return DO_IT;
     if (mode == INJECT_INTERRUPT && !(traits & INTERRUPTIBLE)) return DO_IT;
     if (mode == INJECT_SHORT && !(traits & DIVISIBLE)) return DO_IT;
+    if ((mode == INJECT_CANCEL) != ((traits & LOOK) != 0)) return DO_IT;
     long call = ++calls;
     if (mode == INJECT_ALWAYS ? call < nth : call != nth) return DO_IT;
     const char *none = NULL;
     atomic_compare_exchange_strong(&first_name, &none, name);
     if (mode == INJECT_INTERRUPT) return INTERRUPT;
     if (mode == INJECT_SHORT) return SHORTEN;
+    if (mode == INJECT_CANCEL) {
+        cancels++;
+        return CANCEL;
+    }
+    if (traits & KERNELS) kernels++;
     if (traits & MEMORY) memory_failed++;
     if (traits & FILES) files_failed++;
     if (traits & FATAL) fatal++;
@@ -214,6 +221,46 @@ WRAP(void *, attn__arena_take, attn__arena *arena, int64_t bytes)
 WRAP(attn_status, attn__arena_status, const attn__arena *arena)
 {
     return arena == refused_arena ? ATTN_ERROR_OUT_OF_MEMORY : __real_attn__arena_status(arena);
+}
+
+WRAP(attn_status, attn__arena_reserve, attn__arena *arena, int64_t bytes)
+{
+    return decide(MEMORY, "attn__arena_reserve") == FAIL ? ATTN_ERROR_OUT_OF_MEMORY : __real_attn__arena_reserve(arena, bytes);
+}
+
+/* so does a list of a tape; of spans, a watch has made sure that there is room */
+WRAP(attn_status, attn__list_add, attn_context *ctx, attn_tape *tape, attn__list *list, int64_t entry_bytes, void **entry)
+{
+    if (list != &tape->spans && decide(MEMORY, "attn__list_add") == FAIL) return attn__fail_memory(ctx, ATTN_ERROR_OUT_OF_MEMORY, "tape");
+    return __real_attn__list_add(ctx, tape, list, entry_bytes, entry);
+}
+
+/* a cancel is looked for before anything runs, and not while a step commits */
+WRAP(attn_status, attn__run, attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job)
+{
+    if (tiles > 0 && !ctx->committing && decide(LOOK, "attn__run") == CANCEL) (void)attn_context_cancel(ctx);
+    return __real_attn__run(ctx, tiles, tile, job);
+}
+
+WRAP(attn_status, attn__cancelled, attn_context *ctx)
+{
+    if (decide(LOOK, "attn__cancelled") == CANCEL) (void)attn_context_cancel(ctx);
+    return __real_attn__cancelled(ctx);
+}
+
+static int kernels_spared;
+void inject_spare_kernels(int spared)
+{
+    kernels_spared = spared;
+}
+
+/* as when BLAS gives a wrong answer, or the backend was changed between forward and backward */
+WRAP(attn_status, attn__kernels_for, attn_context *ctx, int32_t dtype, const attn__kernels **out)
+{
+    if (ctx->dry || ctx->committing || kernels_spared || decide(KERNELS | FATAL, "attn__kernels_for") != FAIL)
+        return __real_attn__kernels_for(ctx, dtype, out);
+    *out = NULL;
+    return attn__fail(ctx, ATTN_ERROR_BLAS, "BLAS: refused by this test");
 }
 
 int __real_open(const char *path, int flags, ...);

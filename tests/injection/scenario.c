@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 256, FAULTS_SHOWN = 12, MOST_CALLS = 100000 };
+enum { DESCRIPTORS = 256, FAULTS_SHOWN = 12, MOST_CALLS = 100000, MOST_SCENARIOS = 32 };
 /* the modes of inject.h, and once more each call that fails */
 enum { MODE_AGAIN = INJECT_MODES, MODES };
-static const char *const mode_names[MODES] = {"once", "from then on", "interrupted", "one byte only", "once, tried again"};
+static const char *const mode_names[MODES] = {"once", "from then on", "interrupted", "one byte only", "cancelled", "once, tried again"};
 
 static long made, survived, faults;
 static const scenario *now;
@@ -90,7 +90,9 @@ attn_status run_backward(world *w, attn_status before, const attn_tensor *output
 {
     if (before != ATTN_OK) return before;
     if (w->again) (void)inject_disarm();
-    return attn_tape_backward(w->ctx, w->tape, 1, &output, NULL, w->gradients != NULL, &w->gradients);
+    const attn_tensor *const outputs[] = {output, output}, *const arriving[] = {w->arriving, NULL};
+    return attn_tape_backward(w->ctx, w->tape, w->arriving != NULL && !w->lent ? 2 : 1, outputs, w->arriving != NULL ? arriving : NULL,
+                              w->gradients != NULL, &w->gradients);
 }
 
 static void world_close(world *w)
@@ -109,8 +111,16 @@ static void world_close(world *w)
     attn_layout_free(w->layout);
     for (int i = 0; i < WORLD_MASKS; i++) attn_mask_free(w->mask[i]);
     for (int i = 0; i < WORLD_TENSORS; i++) attn_tensor_free(w->tensor[i]);
+    attn_tensor_free(w->arriving);
     model_batch_close(&w->batch);
     attn_context_free(w->ctx);
+}
+
+void world_arriving(world *w, const attn_tensor *output)
+{
+    int64_t shape[8];
+    for (int32_t i = 0; i < attn_tensor_rank(output); i++) shape[i] = attn_tensor_extent(output, i);
+    w->arriving = random_tensor(w, 11, attn_tensor_rank(output), shape);
 }
 
 static int open_descriptors(void)
@@ -162,7 +172,8 @@ static void start(world *w, const scenario *s)
     w->variant = s->variant;
     w->hash = UINT64_C(0xCBF29CE484222325);
     w->again = now_mode == MODE_AGAIN;
-    if (!(s->flags & NO_CONTEXT)) w->ctx = counted_context(ATTN_BACKEND_BLAS, 1);
+    w->lent = s->flags & ON_REFERENCE;
+    if (!(s->flags & NO_CONTEXT)) w->ctx = counted_context(s->flags & ON_REFERENCE ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS, 1);
     if (s->set_up != NULL) s->set_up(w);
 }
 
@@ -178,8 +189,10 @@ static void check_failure(world *w, const scenario *s, attn_status status, const
 {
     const char *text = attn_context_last_error(w->ctx);
     int memory = status == ATTN_ERROR_OUT_OF_MEMORY && now_failed.memory > 0, file = status == ATTN_ERROR_IO && now_failed.files > 0;
-    if (now_mode >= INJECT_INTERRUPT) fault("not to be noticed", attn_status_name(status));
-    if (!memory && !file) fault(attn_status_name(status), text);
+    int cancelled = status == ATTN_ERROR_CANCELLED && now_failed.cancels > 0, kernels = status == ATTN_ERROR_BLAS && now_failed.kernels > 0;
+    if (now_mode == INJECT_INTERRUPT || now_mode == INJECT_SHORT || now_mode == MODE_AGAIN)
+        fault("not to be noticed", attn_status_name(status));
+    if (!memory && !file && !cancelled && !kernels) fault(attn_status_name(status), text);
     if (w->ctx != NULL && memory && strstr(text, "memory") == NULL) fault("a text that names no memory", text);
     if (w->ctx != NULL && file && (w->path[0] == 0 || strstr(text, w->path) == NULL)) fault("a text that names no file", text);
     uint64_t left = file_hash(w->path);
@@ -196,6 +209,7 @@ static int run_once(const scenario *s, const baseline *base)
     int descriptors = open_descriptors();
     start(&w, s);
     inject_spare_json(s->flags & READS_JSON);
+    inject_spare_kernels(s->flags & FORETELLS);
     inject_arm(now_mode == MODE_AGAIN ? INJECT_ONCE : now_mode, now_nth);
     attn_status status = s->act(&w);
     now_failed = inject_disarm();
@@ -276,6 +290,18 @@ void run_scenarios(const scenario *all, int count)
     for (int i = 0; i < count; i++) run_scenario(&all[i]);
     (void)rmdir(folder);
     if (faults > before) fail_msg("%ld faults", faults - before);
+}
+
+void run_on_both(const scenario *all, int count)
+{
+    scenario on_reference[MOST_SCENARIOS];
+    assert_true(count <= MOST_SCENARIOS);
+    run_scenarios(all, count);
+    for (int i = 0; i < count; i++) {
+        on_reference[i] = all[i];
+        on_reference[i].flags |= ON_REFERENCE;
+    }
+    run_scenarios(on_reference, count);
 }
 
 int print_injections(void **state)

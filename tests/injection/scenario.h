@@ -15,7 +15,8 @@ enum { WORLD_TENSORS = 12, WORLD_MASKS = 3, WORLD_PATH = 256 };
 typedef struct world {
     attn_context *ctx;
     int variant, again; /* of the scenario's kind; 1: a call that fails is made again at once */
-    attn_tensor *tensor[WORLD_TENSORS];
+    int lent;           /* 1: run_backward gives w->arriving alone, which nobody writes to */
+    attn_tensor *tensor[WORLD_TENSORS], *arriving;
     attn_mask *mask[WORLD_MASKS];
     attn_layout *layout;
     attn_tape *tape;
@@ -47,10 +48,13 @@ typedef struct scenario {
 enum {
     EACH_AGAIN = 1 /* act repeats a failed call at once (AGAIN) */,
     NO_CONTEXT = 2 /* set_up is responsible */,
-    READS_JSON = 4 /* the reader of JSON gets its memory: without, it loses bytes or ends the process */
+    READS_JSON = 4 /* the reader of JSON gets its memory: without, it loses bytes or ends the process */,
+    ON_REFERENCE = 8 /* the context computes by the reference */,
+    FORETELLS = 16 /* looks ahead at what memory is needed: without kernels there is nothing to foretell, and nothing fails */
 };
 
 void run_scenarios(const scenario *all, int count); /* one cmocka test: every n of every mode */
+void run_on_both(const scenario *all, int count);   /* once more by the reference */
 int print_injections(void **state);                 /* group teardown: "injections: N made, N survived" */
 void note(world *w, const void *from, int64_t bytes);
 void note_tensor(world *w, const attn_tensor *tensor);
@@ -62,7 +66,8 @@ attn_context *counted_context(int32_t backend, int32_t threads);
 attn_tensor *random_tensor(world *w, int seed, int32_t rank, const int64_t *shape); /* float32, numbers from -1 to 1 */
 #define RANDOM_TENSOR(w, seed, ...) \
     random_tensor(w, seed, (int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
-/* Backward of w->tape from one output to w->gradients, if there are any. It lacks nothing when calls are made again: one that lacked memory
+void world_arriving(world *w, const attn_tensor *output); /* the gradient that run_backward gives this output */
+/* Backward of w->tape from one output (with w->arriving twice: that gradient and ones) to w->gradients, if there are any. It lacks nothing when calls are made again: one that lacked memory
    has consumed the tape. */
 attn_status run_backward(world *w, attn_status before, const attn_tensor *output);
 

@@ -1,4 +1,5 @@
 #include "injection/scenario.h"
+#include "kernels/kernels.h"
 
 /* The family of attention without memory: every mask, and every operation's forward and backward. */
 enum { GLOBAL, STRIDED, FIXED, DRAWN, LOGARITHMIC, ADDITIVE_MASK, OF_HEADS };
@@ -70,7 +71,22 @@ static void test_masks(void **state)
 }
 
 /* ---- operations: queries [5, 2, 4], keys and values the same tensor; gradients; the output; a table, and its gradient */
-enum { ROTARY, LINEAR_BIAS, BUCKETS, RELATIVE, PAIR, ADDITIVE, ELU, PERFORMER, CAUSAL_PERFORMER, LINFORMER, LAYER, RELATIVE_LAYER };
+enum {
+    ROTARY,
+    LINEAR_BIAS,
+    BUCKETS,
+    RELATIVE,
+    PAIR,
+    ADDITIVE,
+    ELU,
+    PERFORMER,
+    CAUSAL_PERFORMER,
+    LINFORMER,
+    LAYER,
+    RELATIVE_LAYER,
+    LINFORMER_LAYER,
+    PERFORMER_LAYER
+};
 enum { ROWS = 5, OPERANDS = 5 };
 
 static void set_up(world *w)
@@ -84,6 +100,15 @@ static void set_up(world *w)
     OK(w->ctx, attn_layout_set_lengths(w->ctx, w->layout, 2, (const int64_t[]){3, 2}, 0));
     OK(w->ctx, attn_mask_causal(w->ctx, ATTN_ALIGN_LAST, &w->mask[0]));
     OK(w->ctx, attn_tape_create(w->ctx, &w->tape));
+    world_arriving(w, w->tensor[4]);
+    const attn_segment apart[2] = {{0, 2, 0, 0}, {3, 2, 0, 1}}; /* a row in none */
+    if (w->variant >= ADDITIVE && !layer) OK(w->ctx, attn_layout_set(w->ctx, w->layout, 2, apart));
+    if (w->variant == ROTARY) { /* heads that lie apart */
+        static float memory[ROWS * 12];
+        attn_tensor_free(w->tensor[2]);
+        w->tensor[2] = NULL;
+        OK(w->ctx, attn_tensor_wrap(w->ctx, ATTN_FLOAT32, 3, shape, (const int64_t[]){12, 5, 1}, memory, &w->tensor[2]));
+    }
     if (!layer) {
         const int64_t *table = tables[w->variant];
         const int32_t rank = table[0] == 0 ? 0 : table[2] != 0 ? 4 : 2;
@@ -99,6 +124,14 @@ static void set_up(world *w)
     o.position_reach = 2;
     o.query_key_norm = ATTN_QUERY_KEY_RMS;
     o.gated_output = 1;
+    if (w->variant >= LINFORMER_LAYER) {
+        o.form = w->variant == LINFORMER_LAYER ? ATTN_FORM_LINFORMER : ATTN_FORM_PERFORMER;
+        o.positions = ATTN_POSITIONS_NONE;
+        o.query_key_norm = ATTN_QUERY_KEY_NONE;
+        o.projected = 2;
+        o.longest = 3;
+        o.separate_projections = 1;
+    }
     OK(w->ctx, attn_attention_create(w->ctx, &o, &w->attention));
     OK(w->ctx, attn_gradients_create(w->ctx, attn_attention_parameters(w->attention), &w->gradients));
 }
@@ -140,7 +173,9 @@ static attn_status operation(world *w)
     case PERFORMER: return linear(w, ATTN_FEATURES_POSITIVE, 0);
     case CAUSAL_PERFORMER: return linear(w, ATTN_FEATURES_POSITIVE, 1);
     case LINFORMER: return attn_linformer_attention(w->ctx, w->tape, t[0], t[1], t[1], t[5], NULL, w->layout, w->layout, NULL, NULL, t[4]);
-    default: return attn_attention_forward(w->ctx, w->attention, w->tape, t[0], t[1], t[1], w->layout, w->layout, w->mask[0], t[4]);
+    default:
+        return attn_attention_forward(w->ctx, w->attention, w->tape, t[0], t[1], t[1], w->layout, w->layout,
+                                      w->variant < LINFORMER_LAYER ? w->mask[0] : NULL, t[4]);
     }
 }
 
@@ -178,13 +213,72 @@ static void test_operations(void **state)
                                    {"the Performer, causal", set_up, act, result, NULL, EACH_AGAIN, CAUSAL_PERFORMER},
                                    {"the Linformer", set_up, act, result, NULL, EACH_AGAIN, LINFORMER},
                                    {"a layer of many parts", set_up, act, result, NULL, EACH_AGAIN, LAYER},
-                                   {"a layer with relative positions", set_up, act, result, NULL, EACH_AGAIN, RELATIVE_LAYER}};
+                                   {"a layer with relative positions", set_up, act, result, NULL, EACH_AGAIN, RELATIVE_LAYER},
+                                   {"a Linformer layer", set_up, act, result, NULL, EACH_AGAIN, LINFORMER_LAYER},
+                                   {"a Performer layer", set_up, act, result, NULL, EACH_AGAIN, PERFORMER_LAYER}};
     (void)state;
-    run_scenarios(all, COUNT_OF(all));
+    run_on_both(all, COUNT_OF(all));
+}
+
+/* ---- a feature map alone, and the choice of tokens: x, its gradient, what comes out */
+static void set_up_alone(world *w)
+{
+    w->tensor[0] = RANDOM_TENSOR(w, 0, ROWS, 2, 4);
+    w->tensor[1] = RANDOM_TENSOR(w, 1, ROWS, 2, 4);
+    w->tensor[2] = RANDOM_TENSOR(w, 2, ROWS, 2, 40);
+    OK(w->ctx, attn_tape_create(w->ctx, &w->tape));
+}
+
+static attn_status act_features(world *w)
+{
+    attn_linear_attention_options o;
+    attn_status status = attn_linear_attention_options_init(&o, sizeof o);
+    o.map = ATTN_FEATURES_POSITIVE;
+    o.features = 40;
+    AGAIN(w, status, attn_tape_begin(w->ctx, w->tape, NULL));
+    AGAIN(w, status, attn_tape_watch(w->ctx, w->tape, w->tensor[0], w->tensor[1]));
+    AGAIN(w, status, attn_feature_map(w->ctx, w->tape, w->tensor[0], &o, NULL, w->tensor[2]));
+    return run_backward(w, status, w->tensor[2]);
+}
+
+static attn_status act_token(world *w)
+{
+    const double uniform[2] = {0.3, 0.9};
+    const attn__kernels *k;
+    view logits = {attn_tensor_data(w->tensor[2]), 2, 1, 40, 40, 0, ATTN_FLOAT32, 0};
+    attn_status status = attn__enter(w->ctx);
+    if (status == ATTN_OK) status = attn__kernels_for(w->ctx, ATTN_FLOAT32, &k);
+    if (status == ATTN_OK) status = k->next_token(w->ctx, &logits, 0.8, 5, 0.9, uniform, w->numbers);
+    return attn__leave(w->ctx, status);
+}
+
+static attn_status act_norm(world *w)
+{
+    double norm = 0;
+    attn_status status = ATTN_OK;
+    AGAIN(w, status, attn_norm(w->ctx, w->tensor[2], &norm));
+    w->numbers[0] = (int32_t)(norm * 1e6);
+    return status;
+}
+
+static void result_alone(world *w)
+{
+    note_tensor(w, w->tensor[1]);
+    note_tensor(w, w->tensor[2]);
+    note(w, w->numbers, 2 * (int64_t)sizeof *w->numbers);
+}
+
+static void test_alone(void **state)
+{
+    static const scenario all[] = {{"features", set_up_alone, act_features, result_alone, NULL, EACH_AGAIN, 0},
+                                   {"a norm", set_up_alone, act_norm, result_alone, NULL, EACH_AGAIN, 0},
+                                   {"the choice of a token", set_up_alone, act_token, result_alone, NULL, 0, 0}};
+    (void)state;
+    run_on_both(all, COUNT_OF(all));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks), cmocka_unit_test(test_operations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_masks), cmocka_unit_test(test_operations), cmocka_unit_test(test_alone)};
     return cmocka_run_group_tests(tests, NULL, print_injections);
 }

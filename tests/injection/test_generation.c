@@ -136,10 +136,10 @@ static void test_ensembles(void **state)
 
 static void test_prompts(void **state)
 {
-    static const scenario all[] = {{"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN, 0},
-                                   {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN, ENCODER},
-                                   {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN, ENCODER | BEAM},
-                                   {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN, 0}};
+    static const scenario all[] = {{"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, 0},
+                                   {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER},
+                                   {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | BEAM},
+                                   {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN | FORETELLS, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
 }

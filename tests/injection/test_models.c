@@ -44,10 +44,11 @@ static void test_stacks(void **state)
 /* ---- models: the rows and the loss are tensors 0 and 1 */
 static void set_up_model(world *w)
 {
-    const attn_transformer_options o = variant_options(&variants[w->variant], ATTN_FLOAT32, 0.1);
+    const attn_transformer_options o = variant_options(&variants[w->variant % VARIANTS], ATTN_FLOAT32, 0.1);
     int64_t width = o.target_vocabulary == ATTN_DERIVED ? 11 : o.target_vocabulary;
     if (!o.output_head) width = o.width;
     w->model = model_create(w->ctx, &o);
+    if (w->variant >= VARIANTS) OK(w->ctx, attn_parameters_freeze(w->ctx, attn_transformer_parameters(w->model), "*gate.weight", 1, NULL));
     model_batch_open(w->ctx, &w->batch, &o, 2, (const int64_t[]){3, 2}, (const int64_t[]){2, 4}, 3);
     w->tensor[0] = model_tensor(w->ctx, ATTN_FLOAT32, w->batch.rows, width);
     w->tensor[1] = model_tensor(w->ctx, ATTN_FLOAT32, 1, 0);
@@ -100,10 +101,12 @@ static void test_forward(void **state)
 
 static void test_backward(void **state)
 {
-    scenario all[VARIANTS];
+    scenario all[VARIANTS + 1];
     (void)state;
-    for (int i = 0; i < VARIANTS; i++) all[i] = (scenario){variants[i].name, set_up_model, train, result_training, NULL, EACH_AGAIN, i};
-    run_scenarios(all, VARIANTS);
+    for (int i = 0; i <= VARIANTS; i++)
+        all[i] = (scenario){variants[i % VARIANTS].name, set_up_model, train, result_training, NULL, EACH_AGAIN, i};
+    while (strcmp(all[VARIANTS].name, "GEGLU with biases") != 0) all[VARIANTS].name = variants[++all[VARIANTS].variant % VARIANTS].name;
+    run_scenarios(all, VARIANTS + 1); /* the last one once more, its gates frozen */
 }
 
 /* ---- one update */
@@ -139,27 +142,32 @@ static void test_optimizer(void **state)
 }
 
 /* ---- reports, whose records come from malloc */
-enum { COST, MEMORY, DESCRIPTION, ATTENTION_COST };
+enum { COST, MEMORY, DESCRIPTION, ATTENTION_COST, LINFORMER_COST, PATCHES_COST };
 static void set_up_report(world *w)
 {
     OK(w->ctx, attn_layout_create(w->ctx, 2, &w->layout));
-    OK(w->ctx, attn_layout_set_lengths(w->ctx, w->layout, 2, (const int64_t[]){70, 9}, 0));
+    OK(w->ctx, attn_layout_set_lengths(w->ctx, w->layout, 2, (const int64_t[]){w->variant == ATTENTION_COST ? 400 : 70, 9},
+                                       0)); /* long enough for two sweeps */
     OK(w->ctx, attn_mask_causal(w->ctx, ATTN_ALIGN_LAST, &w->mask[0]));
 }
 
 static attn_status report(world *w)
 {
     attn_cost_report r = {.struct_size = sizeof r};
-    const attn_transformer_options o = model_options(1, 1);
+    attn_transformer_options o = model_options(1, w->variant != PATCHES_COST);
     attn_attention_options a;
     char name[160] = "";
     int32_t rank = 0;
     int64_t shape[4] = {0};
     attn_status status = attn_attention_options_init(&a, sizeof a);
     a.query_width = 8;
+    if (w->variant == LINFORMER_COST) a.form = ATTN_FORM_LINFORMER, a.projected = 3, a.longest = 70;
+    if (w->variant == PATCHES_COST) o.patch_values = 12;
     switch (w->variant) {
+    case PATCHES_COST:
     case COST: AGAIN(w, status, attn_transformer_cost(w->ctx, &o, 1, w->layout, w->layout, &r)); break;
     case MEMORY: AGAIN(w, status, attn_transformer_memory(w->ctx, &o, 1, 79, 70, &r)); break;
+    case LINFORMER_COST: AGAIN(w, status, attn_attention_cost(w->ctx, &a, w->layout, w->layout, NULL, &r)); break;
     case ATTENTION_COST: AGAIN(w, status, attn_attention_cost(w->ctx, &a, w->layout, w->layout, w->mask[0], &r)); break;
     default: AGAIN(w, status, attn_transformer_describe(w->ctx, &o, 3, sizeof name, name, &rank, shape));
     }
@@ -178,9 +186,11 @@ static void result_report(world *w)
 static void test_reports(void **state)
 {
     static const scenario all[] = {
-        {"a model's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, COST},
-        {"a model's memory", set_up_report, report, result_report, NULL, EACH_AGAIN, MEMORY},
+        {"a model's cost", set_up_report, report, result_report, NULL, EACH_AGAIN | FORETELLS, COST},
+        {"a model's memory", set_up_report, report, result_report, NULL, EACH_AGAIN | FORETELLS, MEMORY},
         {"a model's parameters", set_up_report, report, result_report, NULL, EACH_AGAIN, DESCRIPTION},
+        {"a Linformer's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, LINFORMER_COST},
+        {"the cost of a model of patches", set_up_report, report, result_report, NULL, EACH_AGAIN | FORETELLS, PATCHES_COST},
         {"an attention layer's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, ATTENTION_COST},
     };
     (void)state;
