@@ -134,8 +134,62 @@ static void test_same_bits(void **state)
     attn_context_free(ctx);
 }
 
+/* the product of the halves of x, and their sum, of which nobody asks for the gradient */
+static attn_status halves(attn_context *ctx, attn_tape *tape, const void *closure, const attn__value *x, attn__value *y)
+{
+    attn__value left, right;
+    (void)closure;
+    attn_status status = attn__tape_part(ctx, tape, x, 0, WIDTH / 2, &left);
+    if (status == ATTN_OK) status = attn__tape_part(ctx, tape, x, WIDTH / 2, WIDTH / 2, &right);
+    if (status == ATTN_OK) status = attn__multiply_elements(ctx, tape, &left, &right, &y[0]);
+    return status == ATTN_OK ? attn__add(ctx, tape, &left, &right, &y[1]) : status;
+}
+
+/* a stretch that takes parts of what comes in: they go with it, and what was outside has its gradient */
+static void test_parts_of_the_input(void **state)
+{
+    attn_context *ctx = NULL;
+    attn_tape *tape = NULL;
+    attn_tensor *x = NULL, *dx = NULL;
+    random_state random = {3};
+    float first[ROWS * WIDTH];
+    const attn__activation act = {.kind = ATTN_ACTIVATION_TANH};
+    (void)state;
+    OK(attn_context_create(NULL, &ctx));
+    OK(attn_tape_create(ctx, &tape));
+    OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, (int64_t[]){ROWS, WIDTH}, &x));
+    OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, (int64_t[]){ROWS, WIDTH}, &dx));
+    random_floats(&random, attn_tensor_data(x), ROWS * WIDTH, -1, 1);
+    for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
+        attn__value in, between, out[2];
+        view at;
+        int closure = 0;
+        OK(attn_tape_begin(ctx, tape, NULL));
+        OK(attn_tape_watch(ctx, tape, x, dx));
+        OK(attn__enter(ctx));
+        OK(attn__rows(ctx, "x", x, 0, &at));
+        OK(attn__tape_input(ctx, tape, "x", x, &at, &in));
+        OK(attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &between));
+        OK(attn__activate(ctx, tape, &act, NULL, &in, &between));
+        for (int i = 0; i < 2; i++) OK(attn__tape_temporary(ctx, tape, ROWS, WIDTH / 2, ATTN_FLOAT32, &out[i]));
+        OK(checkpoint ? attn__tape_checkpoint(ctx, tape, halves, &closure, sizeof closure, 1, &between, 2, out)
+                      : halves(ctx, tape, &closure, &between, out));
+        OK(attn__tape_run(ctx, tape, 1, out, NULL, 0, NULL));
+        OK(attn__leave(ctx, ATTN_OK));
+        if (checkpoint)
+            assert_memory_equal(attn_tensor_data(dx), first, sizeof first);
+        else
+            memcpy(first, attn_tensor_data(dx), sizeof first);
+        assert_true(first[0] != 0 && first[WIDTH - 1] != 0);
+    }
+    attn_tensor_free(x);
+    attn_tensor_free(dx);
+    attn_tape_free(tape);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_parts_of_the_input)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -337,6 +337,54 @@ static void test_part_and_whole(void **state)
     }
 }
 
+/* dx through parts of joined = x W^T, taken in this order; those of `used` are asked for */
+enum { PARTS = 5 };
+static const int64_t part_first[PARTS] = {5, 0, 2, 4, 4}, part_width[PARTS] = {3, 2, 2, 0, 1};
+static void parts(int used, const attn_tensor *x, attn_tensor *g, const attn_tensor *w, float *out)
+{
+    attn__value vx, vw, joined, part[PARTS], asked[PARTS], seed;
+    view at, seeds[PARTS];
+    int64_t n = 0;
+    OK(attn_tape_begin(ctx, tape, NULL));
+    OK(attn_tape_watch(ctx, tape, x, g));
+    OK(attn__enter(ctx));
+    OK(attn__rows(ctx, "x", x, 0, &at));
+    OK(attn__tape_input(ctx, tape, "x", x, &at, &vx));
+    OK(attn__rows(ctx, "w", w, 0, &at));
+    OK(attn__tape_input(ctx, tape, "w", w, &at, &vw));
+    OK(attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &joined));
+    OK(attn__linear(ctx, tape, &vx, &vw, NULL, NULL, NULL, NULL, &joined));
+    for (int i = 0; i < PARTS; i++) OK(attn__tape_part(ctx, tape, &joined, part_first[i], part_width[i], &part[i]));
+    for (int i = 0; i < PARTS; i++) {
+        if (!(used >> i & 1)) continue;
+        OK(attn__tape_temporary(ctx, tape, ROWS, part_width[i], ATTN_FLOAT32, &asked[n]));
+        OK(attn__multiply_elements(ctx, tape, &part[i], &part[i], &asked[n]));
+        OK(attn__tape_temporary(ctx, tape, ROWS, part_width[i], ATTN_FLOAT32, &seed));
+        for (int64_t e = 0; e < ROWS * part_width[i]; e++) ((float *)seed.at.data)[e] = (float)(e % 5) - 1;
+        seeds[n++] = seed.at;
+    }
+    OK(attn__tape_run(ctx, tape, n, asked, seeds, 0, NULL));
+    OK(attn__leave(ctx, ATTN_OK));
+    memcpy(out, attn_tensor_data(g), ROWS * WIDTH * sizeof *out);
+}
+
+/* columns that no part has, or whose part nobody asks for, are zeros */
+static void test_parts(void **state)
+{
+    (void)state;
+    static float one[PARTS][ROWS * WIDTH], some[ROWS * WIDTH];
+    attn_tensor *x = make(ROWS, WIDTH), *g = make(ROWS, WIDTH), *w = make(WIDTH, WIDTH);
+    for (int i = 0; i < PARTS; i++) parts(1 << i, x, g, w, one[i]);
+    for (int used = 1; used < 1 << PARTS; used++) {
+        parts(used, x, g, w, some);
+        for (int e = 0; e < ROWS * WIDTH; e++) {
+            float sum = 0;
+            for (int i = 0; i < PARTS; i++) sum += used >> i & 1 ? one[i][e] : 0;
+            assert_true(fabsf(some[e] - sum) < 1e-5f);
+        }
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
@@ -353,6 +401,7 @@ int main(void)
         TEST(test_rows_in_no_segment),
         TEST(test_empty),
         TEST(test_part_and_whole),
+        TEST(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

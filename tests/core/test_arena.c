@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <string.h>
 #include <cmocka.h>
@@ -281,6 +282,53 @@ static void test_dry(void **state)
     destroy(memory, one);
 }
 
+/* an allocator that gives 64 bytes at most: every take is a block of its own, until the table of blocks is full */
+static void *give_little(void *user, uint64_t size, uint64_t alignment)
+{
+    (void)user;
+    return size > 64 && size < MIB * 2 && size % 64 == 0 && size / 64 > 60 ? NULL : aligned_alloc(alignment, (size + 63) / 64 * 64);
+}
+
+static void take_back(void *user, void *pointer, uint64_t size)
+{
+    (void)user, (void)size;
+    free(pointer);
+}
+
+static void test_full_table(void **state)
+{
+    (void)state;
+    const attn_allocator hooks = {sizeof hooks, give_little, take_back, NULL};
+    attn__memory *memory = attn__memory_create(&hooks, -1);
+    attn__arena *arena = create(memory, 0);
+    int taken = 0;
+    while (attn__arena_take(arena, 2048) != NULL) assert_true(++taken < 1000);
+    assert_int_equal(attn__arena_status(arena), ATTN_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(taken, 64);
+    attn__arena_reset(arena);
+    assert_non_null(attn__arena_take(arena, 2048));
+    assert_int_equal(attn__arena_reserve(arena, MIB), ATTN_ERROR_OUT_OF_MEMORY);
+    destroy(memory, arena);
+}
+
+/* sums of what is asked for and what is used already, past 63 bits */
+static void test_sums(void **state)
+{
+    (void)state;
+    attn__memory *memory = attn__memory_create(NULL, -1);
+    attn__arena *arena = create(memory, 0), *dry = create(memory, 1);
+    assert_int_equal(attn__arena_reserve(dry, 0), ATTN_OK);
+    assert_int_equal(attn__arena_reserve(arena, 0), ATTN_OK);
+    assert_non_null(attn__arena_take(arena, 100));
+    assert_int_equal(attn__arena_reserve(arena, INT64_MAX - 64), ATTN_ERROR_TOO_LARGE);
+    assert_null(attn__arena_pretend(arena, INT64_MAX - 64));
+    assert_null(attn__arena_pretend(arena, -1));
+    assert_int_equal(attn__arena_status(arena), ATTN_ERROR_TOO_LARGE);
+    assert_non_null(attn__arena_pretend(arena, INT64_C(1) << 60)); /* counted alone */
+    attn__arena_free(dry);
+    destroy(memory, arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +342,8 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_failing_allocator),
         cmocka_unit_test(test_dry),
+        cmocka_unit_test(test_full_table),
+        cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

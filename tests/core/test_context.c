@@ -220,6 +220,7 @@ static void test_scratch(void **state)
     attn_context *ctx = create(3);
     attn_memory_report first = {.struct_size = sizeof first}, last = first;
     assert_int_equal(attn__worker_scratch_reserve(ctx, 0), ATTN_OK);
+    assert_null(attn__worker_scratch(ctx, 0)); /* nothing of nothing */
     for (int64_t bytes = 1; bytes < 200; bytes++) {
         assert_int_equal(attn__worker_scratch_reserve(ctx, bytes), ATTN_OK);
         assert_true((char *)attn__worker_scratch(ctx, 1) - (char *)attn__worker_scratch(ctx, 0) >= bytes);

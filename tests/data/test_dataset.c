@@ -274,6 +274,9 @@ static void test_bad_arguments(void **state)
     bad[0].batch = 1;
     bad[0].context = INT64_MAX;
     assert_int_equal(attn_dataset_tokens(ctx, tokens, TOKENS, &bad[0], &dataset), ATTN_ERROR_TOO_LARGE);
+    bad[0].batch = INT64_C(1) << 60; /* their tokens fit, where they lie does not */
+    bad[0].context = 1;
+    assert_int_equal(attn_dataset_tokens(ctx, tokens, TOKENS, &bad[0], &dataset), ATTN_ERROR_TOO_LARGE);
     assert_int_equal(attn_dataset_tokens(ctx, tokens, 10, &good, &dataset), ATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(attn_dataset_tokens(ctx, NULL, 11, &good, &dataset), ATTN_ERROR_INVALID_ARGUMENT);
     assert_int_equal(attn_dataset_tokens(ctx, tokens, -1, &good, &dataset), ATTN_ERROR_INVALID_ARGUMENT);

@@ -153,6 +153,16 @@ static void test_words(void **state)
     expect_tokens(v, "c b  a", 6, 3, (const int32_t[]){2, 1, 0});
     assert_int_equal(attn_vocabulary_encode(ctx, v, "a bb", 4, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(attn_context_last_error(ctx), "'bb' at offset 2"));
+    char word[101]; /* shown as far as it fits */
+    memset(word, 'w', 100);
+    word[100] = 0;
+    assert_int_equal(attn_vocabulary_encode(ctx, v, word, 100, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(attn_context_last_error(ctx), "'wwww"));
+    assert_null(strstr(attn_context_last_error(ctx), word));
+    for (int i = 0; i < 2; i++) { /* what cannot be shown is a number */
+        assert_int_equal(attn_vocabulary_encode(ctx, v, i ? "a \x7F" : "a \x01", 3, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(attn_context_last_error(ctx), i ? "byte 0x7f at offset 2" : "byte 0x01 at offset 2"));
+    }
     attn_vocabulary_free(v);
 }
 
@@ -197,9 +207,10 @@ static void test_bad_arguments(void **state)
         assert_non_null(strstr(attn_context_last_error(ctx), "at index 1, expected 0 to 1"));
         assert_memory_equal(text, "........", 8);
     }
-    static const char *const invalid[] = {"\xC0\x80", "\xED\xA0\x80",     "\xF4\x90\x80\x80", "\xE2\x82",        "\x80",
-                                          "\xFF",     "\xF5\x80\x80\x80", "\xE0\x9F\xBF",     "\xF0\x8F\xBF\xBF"};
-    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++) {
+    static const char *const invalid[] = {"\xC0\x80",     "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82",
+                                          "\x80",         "\xFF",         "\xF5\x80\x80\x80", "\xE0\x9F\xBF",
+                                          "\xE2\x82\x7F", "\xE2\x82\xC0", "\xF0\x9F\x98z",    "\xF0\x8F\xBF\xBF"};
+    for (int i = 0; i < (int)(sizeof invalid / sizeof *invalid); i++) {
         char whole[8] = "ab";
         strcat(whole, invalid[i]);
         for (int32_t kind = ATTN_SYMBOLS_CHARACTERS; kind <= ATTN_SYMBOLS_WORDS; kind++) {
@@ -313,6 +324,7 @@ typedef struct hostile {
 } hostile;
 #define V(kind, unknown, tokens) \
     "{\"format\":\"attn_vocabulary\",\"version\":1,\"symbols\":\"" kind "\",\"unknown\":" unknown ",\"tokens\":" tokens "}"
+#define F(rest) "{\"format\":\"attn_vocabulary\",\"version\":1," rest "}"
 
 static void test_hostile_text(void **state)
 {
@@ -338,6 +350,14 @@ static void test_hostile_text(void **state)
         {V("words", "false", "[\" \"]"), ATTN_ERROR_BAD_FILE, "entry 0 is not one symbol"},
         {V("bytes", "false", "[\"a\"]"), ATTN_ERROR_BAD_FILE, "entry 0 is not one symbol"},
         {V("bytes", "true", "[]"), ATTN_ERROR_BAD_FILE, "no unknown symbol"},
+        {"{\"format\":1,\"version\":1}", ATTN_ERROR_BAD_FILE, "not a vocabulary"},
+        {"{\"format\":\"another\",\"version\":1}", ATTN_ERROR_BAD_FILE, "not a vocabulary"},
+        {"{\"format\":\"attn_vocabulary\"}", ATTN_ERROR_BAD_FILE, "not a vocabulary"},
+        {"{\"format\":\"attn_vocabulary\",\"version\":\"1\"}", ATTN_ERROR_BAD_FILE, "not a vocabulary"},
+        {F("\"x\":0,\"unknown\":true,\"tokens\":[]"), ATTN_ERROR_BAD_FILE, "expected exactly"},
+        {F("\"symbols\":0,\"unknown\":true,\"tokens\":[]"), ATTN_ERROR_BAD_FILE, "expected exactly"},
+        {F("\"symbols\":\"words\",\"x\":0,\"tokens\":[]"), ATTN_ERROR_BAD_FILE, "expected exactly"},
+        {F("\"symbols\":\"words\",\"unknown\":true,\"x\":0"), ATTN_ERROR_BAD_FILE, "expected exactly"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         attn_vocabulary *v = NULL;

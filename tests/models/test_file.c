@@ -129,7 +129,7 @@ static void test_dtype(void **state)
 }
 
 /* writes the model's file by hand: with one parameter left out, of another shape or type, or one too many */
-enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, NO_OPTIONS, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
+enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, FLATTEN, NO_OPTIONS, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
 static void write_by_hand(const attn_transformer *model, int what, const char *options)
 {
     attn__writer *writer = NULL;
@@ -147,6 +147,7 @@ static void write_by_hand(const attn_transformer *model, int what, const char *o
             shape[0] = model_elements(t);
             rank = 1;
         }
+        if (what == FLATTEN && i == 0) rank = 0;
         if (what == WIDEN && i == 0) { /* the first extent and the rank are the model's */
             shape[1] *= 2;
             data = wide = calloc(2 * (size_t)model_elements(t), sizeof(float));
@@ -204,10 +205,15 @@ static void test_strict(void **state)
                  {ADD_ALIKE, options, ATTN_ERROR_MISMATCH, ATTN_OK, "optimizers.extra"},
                  {RESHAPE, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {WIDEN, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
+                 {FLATTEN, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, "rank 0 and first extent 1"},
                  {INTEGERS, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {NO_OPTIONS, options, ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "attn.options"},
                  {BAD_OPTIONS, bad, ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "wydth"},
                  {BAD_VALUE, value, ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "width"},
+                 {BAD_VALUE, "{\"width\":\"8\"}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "width is no integer"},
+                 {BAD_VALUE, "{\"width\":8.5}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "width is no integer"},
+                 {BAD_VALUE, "{\"norm_epsilon\":true}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "norm_epsilon is no number"},
+                 {BAD_VALUE, "{\"norm_epsilon\":1,\"dtype\":99}", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "dtype: got 99"},
                  {BAD_JSON, "{", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, PATH},
                  {BAD_JSON, "[1]", ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "object"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

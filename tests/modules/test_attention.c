@@ -396,6 +396,17 @@ static void test_errors(void **state)
     o.project_query = 0; /* 6 is not 2 heads of 2 */
     FAILS(ctx, attn_attention_create(ctx, &o, &layer), ATTN_ERROR_SHAPE, "query_width");
 
+    o = options_of(2, ATTN_DERIVED, 6, 2, ATTN_DERIVED);
+    o.score = ATTN_SCORE_MULTIPLICATIVE;
+    for (int bits = 31; bits <= 62; bits += 31) {
+        o.key_head_size = INT64_C(1) << bits;
+        FAILS(ctx, attn_attention_create(ctx, &o, &layer), ATTN_ERROR_TOO_LARGE, "key_head_size");
+    }
+    o = options_of(4, ATTN_DERIVED, 8, ATTN_DERIVED, ATTN_DERIVED);
+    o.project_value = 0;
+    o.value_width = 3; /* of which four heads have none */
+    FAILS(ctx, attn_attention_create(ctx, &o, &layer), ATTN_ERROR_SHAPE, "value_width");
+
     const variant v = variant_of(1);
     scene s;
     open_scene(&s, ctx, &v, ATTN_FLOAT32);

@@ -171,29 +171,31 @@ static void test_additive_reads_types_and_strides(void **state)
 static void test_boolean_against_a_call(void **state)
 {
     fixture *f = *state;
-    attn_mask *mask = boolean_mask(f->ctx, (const int64_t[]){3, 2, 4, 5}), *causal, *joined;
+    attn_mask *mask = boolean_mask(f->ctx, (const int64_t[]){3, 2, 4, 5}), *causal, *joined, *turned;
     EXPECT_OK(attn_mask_causal(f->ctx, ATTN_ALIGN_LAST, &causal));
     EXPECT_OK(attn_mask_union(f->ctx, causal, mask, &joined));
+    EXPECT_OK(attn_mask_union(f->ctx, mask, causal, &turned));
     attn_segment query[4] = {{0, 4, 0, 0}, {4, 2, 0, 1}, {6, 0, 0, 2}, {6, 0, 0, 3}};
     attn_segment key[4] = {{0, 5, 0, 0}, {5, 1, 0, 1}, {6, 5, 0, 2}, {11, 0, 0, 3}};
     attn__segments q = {3, 6, query}, k = {3, 11, key};
-    const attn_mask *both[] = {mask, joined};
-    for (int i = 0; i < 2; i++) {
-        EXPECT_OK(attn__mask_check(f->ctx, "mask", both[i], 2, q, k));
-        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", both[i], 3, q, k), ATTN_ERROR_SHAPE, "mask: got shape [3, 2");
+    const attn_mask *all[] = {mask, joined, turned};
+    for (int i = 0; i < 3; i++) {
+        EXPECT_OK(attn__mask_check(f->ctx, "mask", all[i], 2, q, k));
+        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", all[i], 3, q, k), ATTN_ERROR_SHAPE, "mask: got shape [3, 2");
         attn__segments four = {4, 6, query}, four_keys = {4, 11, key};
-        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", both[i], 2, four, four_keys), ATTN_ERROR_SHAPE, "1 or 4");
+        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", all[i], 2, four, four_keys), ATTN_ERROR_SHAPE, "1 or 4");
         query[1].length = 5;
-        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", both[i], 2, q, k), ATTN_ERROR_SHAPE, "segment 1");
+        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", all[i], 2, q, k), ATTN_ERROR_SHAPE, "segment 1");
         query[1].length = 2;
         key[2].length = 6;
-        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", both[i], 2, q, k), ATTN_ERROR_SHAPE, "segment 2");
+        EXPECT_FAILS(f->ctx, attn__mask_check(f->ctx, "mask", all[i], 2, q, k), ATTN_ERROR_SHAPE, "segment 2");
         key[2].length = 5;
     }
     EXPECT_OK(attn__mask_check(f->ctx, "mask", NULL, 2, q, k));
     attn_mask_free(causal);
     attn_mask_free(mask);
     attn_mask_free(joined);
+    attn_mask_free(turned);
 }
 
 static void test_bad_arguments(void **state)
@@ -220,6 +222,15 @@ static void test_bad_arguments(void **state)
     EXPECT_FAILS(ctx, attn_mask_union(ctx, mask, mask, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
     assert_null(other); /* whatever the failure */
     assert_int_equal(attn_mask_causal(NULL, 0, &other), ATTN_ERROR_INVALID_ARGUMENT);
+
+    attn_tensor *endless, *empty; /* more than there are bytes; and none */
+    EXPECT_OK(attn_tensor_wrap(ctx, ATTN_UINT8, 4, (const int64_t[]){1, 1, 1, INT64_MAX}, NULL, f, &endless));
+    EXPECT_FAILS(ctx, attn_mask_boolean(ctx, endless, &other), ATTN_ERROR_TOO_LARGE, "mask");
+    EXPECT_OK(attn_tensor_create(ctx, ATTN_UINT8, 4, (const int64_t[]){1, 1, 0, 4}, &empty));
+    EXPECT_OK(attn_mask_boolean(ctx, empty, &other));
+    attn_mask_free(other);
+    attn_tensor_free(endless);
+    attn_tensor_free(empty);
 
     attn_mask *doubled = mask; /* each level doubles the work: refused long before it matters */
     int levels = 0;

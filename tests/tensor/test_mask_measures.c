@@ -124,6 +124,8 @@ static void test_paths_of_systems(void **state)
         assert_int_equal(layers, cases[c].layers);
         assert_int_equal(connected, cases[c].connected);
     }
+    for (int power = 33; power <= 40; power += 7) /* a bit for each pair, and their bytes, past 63 bits */
+        EXPECT_FAILS(f->ctx, attn_mask_path(f->ctx, NULL, INT64_C(1) << power, &layers, &connected), ATTN_ERROR_TOO_LARGE, "paths");
     attn_mask_free(band_mask);
     attn_mask_free(token);
     attn_mask_free(both);

@@ -231,8 +231,34 @@ static void test_kinds(void **state)
     attn_context_free(ctx);
 }
 
+/* no rows or no keys see nothing; distances past 2^62 have no power of two above them */
+static void test_ends(void **state)
+{
+    (void)state;
+    const attn_segment queries_at = {0, INT64_MAX, 0, 0}, keys_at = {0, INT64_MAX, 0, 0};
+    const attn__pair pair = {0, &queries_at, &keys_at};
+    attn_mask *mask = NULL;
+    assert_int_equal(attn_context_create(NULL, &ctx), ATTN_OK);
+    assert_int_equal(attn__mask_block(NULL, &pair, 0, 0, 0, 5), ATTN__BLOCK_NONE);
+    assert_int_equal(attn__mask_block(NULL, &pair, 0, 5, 0, 0), ATTN__BLOCK_NONE);
+    assert_int_equal(attn__mask_block(NULL, &pair, 0, 5, 0, 5), ATTN__BLOCK_FULL);
+    OK(attn_mask_logarithmic(ctx, ATTN_ALIGN_FIRST, 0, &mask));
+    assert_int_equal(attn__mask_block(mask, &pair, (INT64_C(1) << 62) + 9, 1, 0, 3), ATTN__BLOCK_NONE);
+    assert_int_equal(attn__mask_block(mask, &pair, (INT64_C(1) << 62) + 2, 1, 0, 3), ATTN__BLOCK_PARTIAL);
+    attn_mask_free(mask);
+    queries = 2, keys = 3;
+    for (int first = 0; first < 2; first++) { /* one side that does not fit a cache is enough */
+        attn_mask *listed_side = boolean(), *near = window(ATTN_ALIGN_LAST, 1, 0);
+        mask = first ? joined(0, listed_side, near) : joined(0, near, listed_side);
+        assert_int_equal(attn__mask_fits_cache(mask), 0);
+        attn_mask_free(mask);
+    }
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_joined), cmocka_unit_test(test_fits_a_cache), cmocka_unit_test(test_kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_joined), cmocka_unit_test(test_fits_a_cache), cmocka_unit_test(test_kinds),
+                                       cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ static void test_bad_additions(void **state)
     EXPECT_FAILS(ctx, ADD(NULL, 2, shape), ATTN_ERROR_INVALID_ARGUMENT, "name");
     EXPECT_FAILS(ctx, ADD("", 2, shape), ATTN_ERROR_INVALID_ARGUMENT, "name");
     EXPECT_FAILS(ctx, ADD("a", 5, shape), ATTN_ERROR_SHAPE, "a: got rank 5");
+    EXPECT_FAILS(ctx, ADD("a", -1, shape), ATTN_ERROR_SHAPE, "a: got rank -1");
     EXPECT_FAILS(ctx, ADD("a", 1, zero), ATTN_ERROR_SHAPE, "a: got extent 0");
     EXPECT_FAILS(ctx, ADD("a", 2, large), ATTN_ERROR_TOO_LARGE, "a");
     EXPECT_FAILS(ctx, ADD("a", 1, larger), ATTN_ERROR_TOO_LARGE, "a");

@@ -30,6 +30,8 @@ static void test_reshaping(void **state)
     assert_false(attn__view_dense(&columns));
     attn__view single = attn__view_rows(columns, 2, 1), empty = attn__view_rows(columns, 2, 0);
     assert_true(attn__view_dense(&single) && attn__view_dense(&empty));
+    attn__view none = {x, 5, 0, 12, 30, 0, ATTN_FLOAT32, 0};
+    assert_true(attn__view_dense(&none));
     attn__view split = attn__view_heads(columns, 2);
     assert_false(attn__view_dense(&split));
 }

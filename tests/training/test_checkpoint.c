@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "fixture.h"
+#include "formats/safetensors.h"
 
 /* Saving and restoring a trainer: what is restored goes on bit for bit, and what does not fit leaves the trainer whole. */
 static const char PATH[] = "training_checkpoint.safetensors", OTHER[] = "training_checkpoint_other.safetensors";
@@ -155,6 +156,31 @@ static void test_mismatch(void **state)
     refuses(&o, ATTN_ERROR_MISMATCH, "data set");
 }
 
+/* a tensor too many: everything of the file, written again with it */
+static void add_tensor(attn_context *ctx)
+{
+    const int64_t one = 1;
+    const float number = 1;
+    attn__file *file = NULL;
+    attn__writer *writer = NULL;
+    OK(ctx, attn__file_open(ctx, PATH, &file));
+    OK(ctx, attn__writer_create(ctx, &writer));
+    char *data = malloc((size_t)file->data_bytes);
+    assert_non_null(data);
+    for (int64_t i = 0; i < file->metadata_count; i++)
+        OK(ctx, attn__writer_metadata(ctx, writer, file->metadata[i].key, file->metadata[i].value));
+    for (int64_t i = 0; i < file->count; i++) {
+        const attn__file_entry *e = &file->entries[i];
+        OK(ctx, attn__file_read(ctx, file, i, data + e->begin, e->end - e->begin));
+        OK(ctx, attn__writer_tensor(ctx, writer, e->name, e->dtype, e->rank, e->shape, data + e->begin));
+    }
+    OK(ctx, attn__writer_tensor(ctx, writer, "extra.weight", ATTN_FLOAT32, 1, &one, &number));
+    OK(ctx, attn__file_write(ctx, writer, PATH));
+    attn__writer_free(writer);
+    attn__file_close(file);
+    free(data);
+}
+
 static void test_broken_files(void **state)
 {
     (void)state;
@@ -175,11 +201,16 @@ static void test_broken_files(void **state)
         const char *from, *to;
         attn_status status;
         const char *word;
-    } edits[] = {{"steps\\\":1", "steps\\\":x", ATTN_ERROR_BAD_FILE, "JSON"},
-                 {"steps\\\":1", "stfps\\\":1", ATTN_ERROR_BAD_FILE, "attn.trainer"},
-                 {"optimizer.first_moment.decoder.final_norm.bias", "optimizer.first_moment.decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH,
-                  "final_norm.bias"},
-                 {"\"decoder.final_norm.bias", "\"decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH, "final_norm.bias"}};
+    } edits[] = {
+        {"steps\\\":1", "steps\\\":x", ATTN_ERROR_BAD_FILE, "JSON"},
+        {"steps\\\":1", "stfps\\\":1", ATTN_ERROR_BAD_FILE, "attn.trainer"},
+        {"optimizer.first_moment.decoder.final_norm.bias", "optimizer.first_moment.decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH,
+         "final_norm.bias"},
+        {"\"decoder.final_norm.bias", "\"decoder.final_norm.bi_s", ATTN_ERROR_MISMATCH, "final_norm.bias"},
+        {"\"attn.options\"", "\"attn.optionz\"", ATTN_ERROR_BAD_FILE, "attn.options"},
+        {"embedding.weight\":{\"dtype\":\"F32\"", "embedding.weight\":{\"dtype\":\"I32\"", ATTN_ERROR_MISMATCH, "another shape or type"},
+        {"\"shape\":[11,8]", "\"shape\":[8,11]", ATTN_ERROR_MISMATCH, "another shape or type"},
+        {"\"shape\":[11,8]", "\"shape\":[88]  ", ATTN_ERROR_MISMATCH, "another shape or type"}};
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         char *copy = malloc((size_t)size), *at;
         memcpy(copy, data, (size_t)size);
@@ -190,12 +221,61 @@ static void test_broken_files(void **state)
         refuses(&o, edits[i].status, edits[i].word);
         free(copy);
     }
+    write_bytes(PATH, data, size);
+    add_tensor(t.ctx);
+    refuses(&o, ATTN_ERROR_MISMATCH, "extra.weight");
     free(data);
     OK(t.ctx, attn_transformer_save(t.ctx, t.model, 0, NULL, NULL, PATH)); /* a model is no checkpoint */
     refuses(&o, ATTN_ERROR_BAD_FILE, "attn.trainer");
     assert_int_equal(unlink(PATH), 0);
     refuses(&o, ATTN_ERROR_IO, PATH);
     FAILS(t.ctx, attn_trainer_save(t.ctx, t.trainer, 0, NULL, NULL, "no/such/folder/file"), ATTN_ERROR_IO, "no/such/folder");
+    training_close(&t);
+}
+
+/* the trainer's state in the file, escaped as a string of JSON: another text in its place, filled up by spaces */
+static void put_state(char *data, long size, const char *text)
+{
+    char *at = memmem(data, (size_t)size, "{\\\"steps", 8), *end = memmem(at, (size_t)(size - (at - data)), "}\"", 2);
+    for (; *text != 0; text++) {
+        if (*text == '"') *at++ = '\\';
+        *at++ = *text;
+    }
+    assert_true(at <= end + 1);
+    while (at <= end) *at++ = ' ';
+}
+
+#define COUNTERS "{\"steps\":1,\"updates\":1,\"cursor\":4,"
+#define BITS "\"0000000000000001\""
+static void test_broken_state(void **state)
+{
+    static const char *const texts[] = {"{\"steps\":-1}",
+                                        "{\"steps\":\"1\"}",
+                                        "{\"steps\":4611686018427387904}",
+                                        "{\"steps\":1,\"updates\":-1}",
+                                        "{\"steps\":1,\"updates\":1}",
+                                        COUNTERS "\"data\":" BITS "}",
+                                        COUNTERS "\"seed\":\"1\"}",
+                                        COUNTERS "\"seed\":\"000000000000000x\"}",
+                                        COUNTERS "\"seed\":" BITS "}",
+                                        COUNTERS "\"seed\":" BITS ",\"data\":" BITS "}",
+                                        COUNTERS "\"seed\":" BITS ",\"data\":" BITS ",\"rate\":\"bff0000000000000\"}",
+                                        COUNTERS "\"seed\":" BITS ",\"data\":" BITS ",\"rate\":\"7ff0000000000000\"}",
+                                        COUNTERS "\"seed\":" BITS ",\"data\":" BITS ",\"rate\":\"7ff8000000000000\"}"};
+    (void)state;
+    training_options o = training_defaults();
+    training t;
+    long size;
+    training_open(&t, &o);
+    training_steps(&t, 1);
+    OK(t.ctx, attn_trainer_save(t.ctx, t.trainer, 0, NULL, NULL, PATH));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char *copy = bytes_of(PATH, &size);
+        put_state(copy, size, texts[i]);
+        write_bytes(OTHER, copy, size);
+        FAILS(t.ctx, attn_trainer_restore(t.ctx, t.trainer, OTHER), ATTN_ERROR_BAD_FILE, "attn.trainer");
+        free(copy);
+    }
     training_close(&t);
 }
 
@@ -267,8 +347,12 @@ static void test_metadata(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_continues_bit_for_bit), cmocka_unit_test(test_files_are_equal), cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_broken_files),          cmocka_unit_test(test_without_memory),  cmocka_unit_test(test_metadata)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_continues_bit_for_bit),
+                                       cmocka_unit_test(test_files_are_equal),
+                                       cmocka_unit_test(test_mismatch),
+                                       cmocka_unit_test(test_broken_files),
+                                       cmocka_unit_test(test_broken_state),
+                                       cmocka_unit_test(test_without_memory),
+                                       cmocka_unit_test(test_metadata)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,31 @@ static void test_norms_of_layers(void **state)
     training_close(&t);
 }
 
+/* of an encoder alone too: its layer, and the rest */
+static void test_norms_of_an_encoder(void **state)
+{
+    (void)state;
+    const int64_t source[2] = {3, 4};
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_transformer_options o = model_options(1, 0);
+    attn_transformer *model = model_create(ctx, &o);
+    attn_trainer_options trainer_options;
+    attn_trainer *trainer = NULL;
+    attn_trainer_report report = {.struct_size = sizeof report};
+    model_batch batch;
+    assert_int_equal(attn_trainer_options_init(&trainer_options, sizeof trainer_options), ATTN_OK);
+    trainer_options.layer_norms = 1;
+    OK(ctx, attn_trainer_create(ctx, model, NULL, NULL, NULL, &trainer_options, &trainer));
+    model_batch_open(ctx, &batch, &o, 2, source, NULL, 1);
+    OK(ctx, attn_trainer_step(ctx, trainer, &batch.batch, &report));
+    assert_int_equal(report.layer_count, 2);
+    assert_true(report.layer_norms[0] > 0 && report.layer_norms[1] > 0);
+    model_batch_close(&batch);
+    attn_trainer_free(trainer);
+    attn_transformer_free(model);
+    attn_context_free(ctx);
+}
+
 static void test_rate(void **state)
 {
     (void)state;
@@ -367,6 +392,7 @@ int main(void)
                                        cmocka_unit_test(test_frozen_parameters_do_not_move),
                                        cmocka_unit_test(test_not_finite_is_skipped),
                                        cmocka_unit_test(test_norms_of_layers),
+                                       cmocka_unit_test(test_norms_of_an_encoder),
                                        cmocka_unit_test(test_rate),
                                        cmocka_unit_test(test_errors),
                                        cmocka_unit_test(test_end_of_data)};
