@@ -15,9 +15,13 @@ CC=gcc "$cmake" -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Coverage -DAT
     "-DCMAKE_C_FLAGS_COVERAGE=-O0 --coverage -fprofile-update=atomic -Dalways_inline=" >/dev/null
 "$cmake" --build "$build" --parallel "$(getconf _NPROCESSORS_ONLN)" | tail -1
 find "$build" -name '*.gcda' -delete
-# Not run: what looks at the library's imports, fills the disk (the counters are files too), or builds the library anew.
+# Not run: what looks at the library's imports, makes the program's files fail (the counters are files too), or builds the library anew.
 ATTN_COVERAGE=1 "$ctest" --test-dir "$build" -j "$(getconf _NPROCESSORS_ONLN)" --timeout 600 --output-on-failure \
-    -E 'architecture/|cli/failures|consumer/|mutation/|fuzz/|crash/|threads/tsan|threads/flavours' | tail -12
+    -E 'architecture/|cli/failures|consumer/|mutation/|fuzz/|crash/|injection/injection|threads/tsan|threads/flavours' | tail -12
+# ctest takes a sample of the largest of these: here every call fails once.
+for program in files models training; do
+    ATTN_INJECTION_STEP=1 "$build/tests/injection_$program" 2>&1 | grep '^injections'
+done
 
 # Counters of processes that were killed may not add up: gcovr is told to go on.
 cd "$build"
