@@ -111,7 +111,14 @@ static attn_status place_like(const attn__call *call, const attn__value *x, cons
 static attn_status run_self(const attn__call *call, const attn__layer *layer, const attn__layer_inputs *in, const attn__value *x,
                             attn__value *y)
 {
-    const attn__attention_inputs inputs = {x, x, x, in->stream.segments, in->key_segments, in->mask, in->stream.places, in->stream.places};
+    const attn__attention_inputs inputs = {.query = x,
+                                           .key = x,
+                                           .value = x,
+                                           .query_segments = in->stream.segments,
+                                           .key_segments = in->key_segments,
+                                           .mask = in->mask,
+                                           .query_places = in->stream.places,
+                                           .key_places = in->stream.places};
     return attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y);
 }
 

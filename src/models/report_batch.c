@@ -26,7 +26,10 @@ static int64_t stack_room(const attn__kernels *kernels, const attn__stack *stack
     int64_t size = 0;
     for (int i = 0; i < 4; i++)
         if (sizes[i] > size) size = sizes[i];
-    return kernels->attention_room(longest, size);
+    int64_t terms = self->positions == ATTN_POSITIONS_RELATIVE ? 2 * self->position_reach + 1
+                    : self->positions >= ATTN_POSITIONS_T5     ? 0
+                                                               : -1;
+    return kernels->attention_room(longest, size, terms);
 }
 
 int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan, int64_t longest)

@@ -12,7 +12,7 @@ RELEASE(attention, attn_attention_free)
 THUNK(dot_product, attn_dot_product_attention(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p, a[8].p, a[9].p))
 THUNK(create, attn_attention_create(a[0].p, a[1].p, a[2].p))
 THUNK(forward, attn_attention_forward(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p, a[8].p, a[9].p))
-THUNK(triangle, attn_attention_triangle(a[0].p, a[1].p, a[2].p, a[3].p, a[4].i, a[5].p, a[6].p))
+THUNK(triangle, attn_attention_triangle(a[0].p, a[1].p, a[2].p, a[3].p, (int32_t)a[4].i, a[5].p, a[6].p))
 THUNK(cost, attn_attention_cost(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p))
 
 static void begin(calls *t)

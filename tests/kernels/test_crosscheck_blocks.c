@@ -143,7 +143,7 @@ static void test_room(void **state)
                                              .key_segments = {1, keys, &key},
                                              .scale = 1};
         assert_int_equal(table->attention(ctx, &a), ATTN_OK);
-        int64_t taken = ctx->worker_bytes, room = table->attention_room(keys, size);
+        int64_t taken = ctx->worker_bytes, room = table->attention_room(keys, size, -1);
         if (taken > (room + 63) / 64 * 64)
             fail_msg("%lld queries, %lld keys, size %lld: %lld bytes taken, %lld foretold", (long long)rows, (long long)keys,
                      (long long)size, (long long)taken, (long long)room);
@@ -151,7 +151,7 @@ static void test_room(void **state)
         free(numbers);
         attn_context_free(ctx);
     }
-    assert_true(attn__kernels_reference_float32.attention_room(100, 64) == 0);
+    assert_true(attn__kernels_reference_float32.attention_room(100, 64, 3) == 0);
 }
 
 int main(void)

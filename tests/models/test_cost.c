@@ -142,8 +142,10 @@ static void test_memory(void **state)
     (void)state;
     enum { LONGEST = 48, SEQUENCES = 6, BLOCK = 1 << 20, HANDLES = 1 << 14 };
     const int64_t lengths[SEQUENCES] = {LONGEST, LONGEST, LONGEST, LONGEST, LONGEST, LONGEST};
-    for (int which = 0; which < 8; which++) {
+    static const int32_t positions[4] = {ATTN_POSITIONS_T5, ATTN_POSITIONS_ALIBI, ATTN_POSITIONS_RELATIVE, ATTN_POSITIONS_ROTARY};
+    for (int which = 0; which < 16; which++) {
         attn_transformer_options o = model_options(which & 1 ? 2 : 0, 2);
+        if (which >= 8) o.positions = positions[which / 2 % 4];
         o.width = 64;
         o.feed_forward = 256;
         o.source_vocabulary = 300;
@@ -161,9 +163,12 @@ static void test_memory(void **state)
         attn_cost_report r = {.struct_size = sizeof r};
         OK(own, attn_transformer_memory(own, &o, 1, SEQUENCES * LONGEST, LONGEST, &r));
         OK(own, attn_trainer_reserve(own, trainer, SEQUENCES * LONGEST, LONGEST));
+        attn_memory_report reserved = {.struct_size = sizeof reserved}, taken = {.struct_size = sizeof taken};
+        OK(own, attn_context_memory(own, &reserved));
         for (int i = 0; i < 3; i++) OK(own, attn_trainer_step(own, trainer, &batch.batch, NULL));
-        attn_memory_report taken = {.struct_size = sizeof taken};
         OK(own, attn_context_memory(own, &taken));
+        if (taken.peak != reserved.peak) /* steps take nothing that was not reserved */
+            fail_msg("case %d: %lld bytes reserved, %lld taken", which, (long long)reserved.peak, (long long)taken.peak);
         if (taken.peak > r.peak_bytes || r.peak_bytes > taken.peak + BLOCK + HANDLES)
             fail_msg("case %d: predicted %lld bytes, %lld were taken", which, (long long)r.peak_bytes, (long long)taken.peak);
         attn_trainer_free(trainer);

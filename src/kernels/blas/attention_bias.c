@@ -57,7 +57,7 @@ static int has_relative(const attn__attention_bias *bias)
 
 int64_t BLAS(attention_bias_room)(const attention_job *job)
 {
-    if (job->a == NULL || job->a->bias == NULL) return 0;
+    if (job->a->bias == NULL) return 0;
     return job->rows + job->stride + (has_relative(job->a->bias) ? job->rows * terms_of(job->a->bias) : 0);
 }
 

@@ -53,28 +53,28 @@ static int64_t factors_room(const attention_job *job)
     return job->stride + 2 * 64;
 }
 
-/* bytes of an attention_space */
-static int64_t space_bytes(const attention_job *job, int64_t size)
+/* bytes of an attention_space; room: floats of biases and additive scores */
+static int64_t space_bytes(const attention_job *job, int64_t size, int64_t room)
 {
     int64_t floats = 2 * job->rows * job->stride + turned_room(job, size) + factors_room(job) + job->stride + 3 * whole_lanes(job->rows);
-    floats += BLAS(attention_bias_room)(job) + BLAS(attention_additive_room)(job);
-    return floats * (int64_t)sizeof(float) + job->stride;
+    return (floats + room) * (int64_t)sizeof(float) + job->stride;
 }
 
 attn_status BLAS(attention_reserve)(attn_context *ctx, const attention_job *job)
 {
-    return attn__worker_scratch_reserve(ctx, space_bytes(job, widest(job->a)));
+    return attn__worker_scratch_reserve(
+        ctx, space_bytes(job, widest(job->a), BLAS(attention_bias_room)(job) + BLAS(attention_additive_room)(job)));
 }
 
 /* Tiles are no taller than the longest segment; past TALL queries no other kind of tile comes but the one of the longest. */
-int64_t BLAS(attention_room)(int64_t longest, int64_t size)
+int64_t BLAS(attention_room)(int64_t longest, int64_t size, int64_t terms)
 {
     enum { TALL = 64 };
     int64_t most = 0;
     for (int64_t i = 1; i <= least(longest, TALL + 1); i++) {
         const attn__attention_cut cut = attn__attention_cut_of(i <= TALL ? i : longest, longest, size);
         const attention_job job = {.rows = cut.rows, .keys = cut.keys, .stride = stride_of(cut.keys)};
-        int64_t bytes = space_bytes(&job, size);
+        int64_t bytes = space_bytes(&job, size, terms < 0 ? 0 : job.rows + job.stride + job.rows * terms);
         if (bytes > most) most = bytes;
     }
     return most;

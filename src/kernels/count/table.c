@@ -135,6 +135,24 @@ static int64_t score_size(const attn__attention_arguments *a)
     return a->score_vector.data != NULL ? 0 : a->query.width;
 }
 
+/* what tables of positions take: values of buckets, and sums of the tables' gradients for each tile and head */
+static attn_status borrow_biases(attn_context *ctx, const attn__attention_arguments *a, int64_t tiles)
+{
+    const attn__attention_bias *bias = a->bias;
+    if (bias == NULL || ctx->backend == ATTN_BACKEND_REFERENCE) return ATTN_OK;
+    const int64_t heads = a->query.heads, terms = 2 * bias->reach + 1, number = (int64_t)sizeof(float);
+    int64_t floats = bias->d_distance.data != NULL ? bias->distance.rows : 0, bytes = 0;
+    attn_status status = ATTN_OK;
+    if (bias->distance_kind == ATTN__DISTANCE_BUCKETS) {
+        status = borrow(ctx, 2 * bias->furthest + 1, (int64_t)sizeof(int32_t), 1);
+        if (status == ATTN_OK) status = borrow(ctx, heads, bias->distance.rows, number);
+    }
+    if (bias->d_relative_keys.data != NULL) grow(&floats, terms, a->query.width, 1);
+    if (bias->d_relative_values.data != NULL) grow(&floats, terms, a->value.width, 1);
+    grow(&bytes, tiles, heads, number);
+    return status == ATTN_OK && floats > 0 ? borrow(ctx, bytes, floats, 1) : status;
+}
+
 /* scores and output: size + value size for each pair of a query and a key in listed blocks */
 static attn_status count_attention(attn_context *ctx, const attn__attention_arguments *a)
 {
@@ -142,6 +160,7 @@ static attn_status count_attention(attn_context *ctx, const attn__attention_argu
     attn__block_map map;
     attn_status status = reference_rows(ctx, 5, a->key_segments.rows);
     if (status == ATTN_OK) status = list_blocks(ctx, a, attn__attention_cut_for(a), &map);
+    if (status == ATTN_OK) status = borrow_biases(ctx, a, 0);
     if (status == ATTN_OK) products(ctx, map.listed, score_size(a) + a->value.width, a->query.heads);
     moved(ctx, &a->query, 1), moved(ctx, &a->key, 1), moved(ctx, &a->value, 1), moved(ctx, &a->output, 1);
     attn__arena_rewind(ctx->scratch, mark);
@@ -192,6 +211,7 @@ static attn_status count_attention_back(attn_context *ctx, const attn__attention
     if (status == ATTN_OK) status = borrow(ctx, a->query.rows, a->query.heads, (int64_t)sizeof(float));      /* inner products of rows */
     if (status == ATTN_OK) status = borrow(ctx, a->key_segments.count + 1, 4 * (int64_t)sizeof(int64_t), 1); /* pairs by key segment */
     if (status == ATTN_OK) status = list_blocks(ctx, a, cut, &map);
+    if (status == ATTN_OK) status = borrow_biases(ctx, a, map.tiles_count);
     if (status == ATTN_OK) status = count_sweeps(ctx, a, &map, cut);
     attn__arena_rewind(ctx->scratch, mark);
     return status;
@@ -406,9 +426,9 @@ static attn_status count_next_token(attn_context *ctx, const view *logits, doubl
     return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof(float), 1) : status;
 }
 
-static int64_t count_attention_room(int64_t longest, int64_t size)
+static int64_t count_attention_room(int64_t longest, int64_t size, int64_t terms)
 {
-    (void)longest, (void)size;
+    (void)longest, (void)size, (void)terms;
     return 0;
 }
 
