@@ -34,6 +34,7 @@ enum {
     GATED,
     JOIN,
     JOIN_TWICE,
+    TRANSPOSE,
     LOOK_UP,
     LEARNED,
     SINUSOIDAL,
@@ -60,6 +61,7 @@ static const form forms[OPERATIONS] = {
     [GATED] = {{{5, 4}, {8, 4}, {0, 8}}, {5, 4}, 0},
     [JOIN] = {{{5, 4}, {5, 3}}, {5, 7}, 0},
     [JOIN_TWICE] = {{{5, 4}}, {5, 8}, 0}, /* the first value on the tape, and the only one */
+    [TRANSPOSE] = {{{3, 12}}, {3, 12}, 3},
     [LOOK_UP] = {{{6, 4}}, {5, 4}, 0},
     [LEARNED] = {{{5, 4}, {7, 4}}, {5, 4}, 0},
     [SINUSOIDAL] = {{{5, 4}}, {5, 4}, 0},
@@ -140,6 +142,7 @@ static attn_status run(world *w, int operation, attn_tensor *const *x, attn_tens
     case GATED: return attn_linear_gated(ctx, tape, ATTN_ACTIVATION_SWISH, x[0], x[1], x[2], y);
     case JOIN:
     case JOIN_TWICE: return attn_concatenate(ctx, tape, 2, parts, y);
+    case TRANSPOSE: return attn_transpose(ctx, tape, x[0], y);
     case LOOK_UP: return attn_embedding(ctx, tape, integers(w), x[0], 1.5, y);
     case LEARNED: return attn_positions_learned(ctx, tape, x[0], NULL, x[1], y);
     case SINUSOIDAL: return attn_positions_sinusoidal(ctx, tape, x[0], NULL, y);

@@ -335,6 +335,54 @@ static void test_causal(void **state)
     }
 }
 
+/* of a tensor [rows, 1, size] the rows first .. end are no numbers in one column, and everything else is numbers */
+static void expect_spread(const attn_tensor *t, int64_t rows, int64_t size, int64_t column, int64_t first, int64_t end, const char *what)
+{
+    for (int64_t e = 0; e < rows * size; e++) {
+        int64_t row = e / size;
+        int spoiled = e % size == column && row >= first && row < end;
+        if (spoiled == !!isfinite(((const float *)attn_tensor_data_const(t))[e]))
+            fail_msg("%s, rows %d to %d: row %d, column %d is %sa number", what, (int)first, (int)end, (int)row, (int)(e % size),
+                     spoiled ? "" : "not ");
+    }
+}
+
+/* A value that is no number reaches its own row and all later ones, a gradient of the output its own and all earlier values: in its column,
+   and nothing else. */
+static void test_not_finite(void **state)
+{
+    enum { ROWS = 150, SIZE = 6, COLUMN = 2 };
+    static const int64_t places[] = {0, 1, 63, 64, 100, ROWS - 1};
+    (void)state;
+    for (int32_t i = 0; i < 4; i++) {
+        attn_context *ctx = contexts[i % 2];
+        attn_linear_attention_options o = options_of(ATTN_FEATURES_ELU, 1);
+        attn_tape *tape;
+        assert_int_equal(attn_tape_create(ctx, &tape), ATTN_OK);
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            random_state random = {9};
+            int64_t at = places[p];
+            attn_tensor *x = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1),
+                        *v = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1);
+            attn_tensor *y = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0),
+                        *dy = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1);
+            attn_tensor *dv = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
+            attn_tensor *spoiled = i < 2 ? v : dy;
+            ((float *)attn_tensor_data(spoiled))[at * SIZE + COLUMN] = p % 2 ? NAN : INFINITY;
+            assert_int_equal(attn_tape_begin(ctx, tape, NULL), ATTN_OK);
+            assert_int_equal(attn_tape_watch(ctx, tape, v, dv), ATTN_OK);
+            assert_int_equal(attn_linear_attention(ctx, tape, x, x, v, NULL, NULL, &o, y), ATTN_OK);
+            expect_spread(y, ROWS, SIZE, COLUMN, i < 2 ? at : ROWS, ROWS, "output");
+            const attn_tensor *outputs[] = {y}, *gradients[] = {dy};
+            assert_int_equal(attn_tape_backward(ctx, tape, 1, outputs, gradients, 0, NULL), ATTN_OK);
+            expect_spread(dv, ROWS, SIZE, COLUMN, 0, i < 2 ? 0 : at + 1, "gradient of values");
+            attn_tensor *all[] = {x, v, y, dy, dv};
+            for (int t = 0; t < 5; t++) attn_tensor_free(all[t]);
+        }
+        attn_tape_free(tape);
+    }
+}
+
 static void refuse(attn_linear_attention_options o, attn_status expected, const char *word)
 {
     attn_context *ctx = contexts[ATTN_BACKEND_BLAS];
@@ -416,9 +464,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_more_gradients), cmocka_unit_test(test_formula),
-        cmocka_unit_test(test_recurrent), cmocka_unit_test(test_one_tensor),     cmocka_unit_test(test_causal),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_more_gradients), cmocka_unit_test(test_formula),
+        cmocka_unit_test(test_recurrent),  cmocka_unit_test(test_one_tensor),     cmocka_unit_test(test_causal),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_contexts, close_contexts);
 }

@@ -130,6 +130,28 @@ static void test_mask_is_held(void **state)
     assert_true(live() == held - (with - before)); /* the mask and nothing else */
 }
 
+/* freed by the caller, a watched input and its gradient live on until the tape has written there, and no longer */
+static void test_watched_memory_is_held(void **state)
+{
+    (void)state;
+    OK(attn_tape_begin(ctx, tape, NULL));
+    OK(attn_tape_watch(ctx, tape, make(ROWS, WIDTH), make(ROWS, WIDTH))); /* room for the lists is taken */
+    for (int freed = 0; freed < 2; freed++) {                             /* the input, then the gradient */
+        attn_tensor *pair[2] = {NULL, NULL};
+        OK(attn_tape_begin(ctx, tape, NULL));
+        int64_t before = live();
+        for (int i = 0; i < 2; i++) OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, SHAPE(ROWS, WIDTH), &pair[i]));
+        OK(attn_tape_watch(ctx, tape, pair[0], pair[1]));
+        int64_t all = live(), memory = ROWS * WIDTH * (int64_t)sizeof(float);
+        attn_tensor_free(pair[freed]);
+        int64_t handle = all - live(); /* what went: not the elements */
+        OK(attn_tape_begin(ctx, tape, NULL));
+        assert_true(all - handle - live() >= memory);
+        attn_tensor_free(pair[1 - freed]);
+        assert_true(live() == before);
+    }
+}
+
 /* statistics of a norm lie on the tape: the same room in every round */
 static void test_rounds_take_the_same_room(void **state)
 {
@@ -391,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_dropout_is_of_seed_step_and_site),
         TEST(test_mask_is_held),
+        TEST(test_watched_memory_is_held),
         TEST(test_rounds_take_the_same_room),
         TEST(test_seeds_add_up),
         TEST(test_columns_beside_each_other),

@@ -116,6 +116,11 @@ static void test_cap(void **state)
     assert_null(p);
     assert_non_null(strstr(attn_context_last_error(ctx), "temporary memory: does not fit under the memory cap of 3000000 bytes, "));
     assert_int_equal(attn__worker_scratch_reserve(ctx, 3000000), ATTN_ERROR_MEMORY_CAP);
+    assert_int_equal(attn__worker_scratch_reserve(ctx, 1000), ATTN_OK);
+    assert_int_equal(attn__worker_scratch_reserve(ctx, 3000000), ATTN_ERROR_MEMORY_CAP); /* gave back what there was */
+    assert_null(attn__worker_scratch(ctx, 0));
+    assert_int_equal(attn__worker_scratch_reserve(ctx, 1000), ATTN_OK);
+    assert_non_null(attn__worker_scratch(ctx, 0));
     assert_int_equal(attn__leave(ctx, ATTN_ERROR_MEMORY_CAP), ATTN_ERROR_MEMORY_CAP);
     assert_int_equal(attn_context_memory(ctx, &report), ATTN_OK);
     assert_true(report.live > 0 && report.live < 100000 && report.peak < 3000000);
