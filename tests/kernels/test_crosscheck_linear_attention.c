@@ -10,7 +10,7 @@
 
 typedef struct linear_shape {
     int64_t heads, key_heads, features, value_size;
-    int32_t causal, scaled, stated, add;
+    int32_t causal, scaled, stated, add; /* add: bits of the gradients that are added to: query 1, key 2, value 4 */
     int64_t gap, head_gap, pairs;
     int64_t queries[4], keys[4];
 } linear_shape;
@@ -18,20 +18,20 @@ typedef struct linear_shape {
 static const linear_shape shapes[] = {
     {2, 2, 5, 5, 0, 0, 0, 0, 0, 0, 1, {7}, {9}},
     {2, 2, 5, 5, 1, 0, 0, 0, 0, 0, 1, {9}, {9}},
-    {1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, {1}, {1}},
+    {1, 1, 1, 1, 1, 0, 0, 7, 0, 0, 1, {1}, {1}},
     {1, 1, 3, 1, 0, 1, 0, 0, 0, 0, 1, {1}, {70}},
     /* lengths that are no multiple of a chunk or a block, several blocks, grouped heads */
     {4, 2, 16, 8, 0, 0, 0, 0, 0, 0, 2, {130, 70}, {65, 557}},
-    {4, 2, 16, 8, 1, 0, 0, 1, 3, 0, 2, {130, 577}, {130, 577}},
+    {4, 2, 16, 8, 1, 0, 0, 5, 3, 0, 2, {130, 577}, {130, 577}},
     {3, 1, 3, 3, 1, 1, 0, 0, 0, 2, 2, {64, 1100}, {64, 1100}},
-    {2, 2, 40, 24, 0, 1, 0, 1, 5, 0, 2, {600, 3}, {1030, 64}},
-    {2, 1, 8, 64, 1, 1, 0, 1, 0, 0, 1, {1537}, {1537}},
+    {2, 2, 40, 24, 0, 1, 0, 2, 5, 0, 2, {600, 3}, {1030, 64}},
+    {2, 1, 8, 64, 1, 1, 0, 4, 0, 0, 1, {1537}, {1537}},
     /* one query against many keys, more queries than keys, empty sides */
     {4, 2, 8, 8, 1, 0, 0, 0, 0, 0, 4, {1, 1, 1, 5}, {300, 1, 565, 0}},
     {2, 2, 8, 6, 1, 1, 0, 0, 0, 0, 2, {140, 9}, {70, 4}},
-    {2, 2, 8, 6, 1, 1, 0, 1, 0, 0, 2, {700, 3}, {20, 600}},
+    {2, 2, 8, 6, 1, 1, 0, 6, 0, 0, 2, {700, 3}, {20, 600}},
     {2, 2, 8, 8, 0, 1, 0, 0, 0, 0, 4, {0, 5, 0, 3}, {3, 0, 0, 4}},
-    {2, 2, 8, 8, 1, 0, 0, 1, 0, 0, 4, {0, 5, 0, 3}, {3, 0, 0, 4}},
+    {2, 2, 8, 8, 1, 0, 0, 3, 0, 0, 4, {0, 5, 0, 3}, {3, 0, 0, 4}},
     {2, 2, 8, 8, 0, 0, 0, 0, 0, 0, 0, {0}, {0}},
     /* with a state, which ends in the same numbers */
     {2, 1, 6, 5, 1, 0, 1, 0, 0, 0, 3, {1, 70, 0}, {1, 70, 0}},
@@ -100,9 +100,9 @@ static void make_data(crosscheck *c, const linear_shape *s, linear_data *d)
     d->value = input_heads(c, keys, s->key_heads, s->value_size, -1, 1);
     d->d_output = input_heads(c, queries, s->heads, s->value_size, -1, 1);
     d->output = result_heads(c, queries, s->heads, s->value_size, 0);
-    d->d_query = result_heads(c, queries, s->heads, s->features, s->add);
-    d->d_key = result_heads(c, keys, s->key_heads, s->features, s->add);
-    d->d_value = result_heads(c, keys, s->key_heads, s->value_size, s->add);
+    d->d_query = result_heads(c, queries, s->heads, s->features, s->add & 1);
+    d->d_key = result_heads(c, keys, s->key_heads, s->features, s->add >> 1 & 1);
+    d->d_value = result_heads(c, keys, s->key_heads, s->value_size, s->add >> 2 & 1);
     c->gap = c->head_gap = 0;
     d->normaliser = result_rows(c, s->heads, queries, 0);
     d->key_scale = input_rows(c, keys, s->key_heads, -6, 6);
@@ -128,9 +128,9 @@ static attn__linear_arguments arguments_of(const linear_shape *s, linear_data *d
         .d_key = d->d_key.at[run],
         .d_value = d->d_value.at[run],
         .d_output = d->d_output.at[run],
-        .add_query = s->add,
-        .add_key = s->add,
-        .add_value = s->add,
+        .add_query = s->add & 1,
+        .add_key = s->add >> 1 & 1,
+        .add_value = s->add >> 2 & 1,
         .causal = s->causal,
         .query_segments = d->query_segments,
         .key_segments = d->key_segments,
