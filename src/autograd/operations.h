@@ -67,6 +67,15 @@ attn_status attn__linear_attend(attn_context *ctx, attn_tape *tape, const attn__
 attn_status attn__project_sequence(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *projection,
                                    attn__segments segments, attn__value *y);
 
+/* The recurrent layer; segments outlive the record. hidden, cell, final_hidden, final_cell may be NULL. */
+typedef struct attn__recurrent_settings {
+    int32_t kind, reverse; /* ATTN_RECURRENT_* */
+    attn__segments segments;
+} attn__recurrent_settings;
+attn_status attn__recurrent(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *weight, const attn__value *hidden,
+                            const attn__value *cell, const attn__recurrent_settings *settings, attn__value *output,
+                            attn__value *final_hidden, attn__value *final_cell);
+
 attn_status attn__softmax(attn_context *ctx, attn_tape *tape, int log, const attn__value *x, attn__value *y);
 /* y = dropout(scale * table[token] + position); kind ATTN_POSITIONS_NONE, _SINUSOIDAL, _LEARNED. tokens NULL: x is given instead of table */
 attn_status attn__embed(attn_context *ctx, attn_tape *tape, const view *tokens, const attn__value *table, const attn__value *x,

@@ -249,8 +249,11 @@ attn_status attn__tape_append(attn_context *ctx, attn_tape *tape, int force, att
         if (status == ATTN_OK) status = keep_outside(ctx, tape, outputs[i]);
         record->output[i] = *outputs[i];
     }
-    if (status != ATTN_OK) {
-        for (int32_t i = 0; i < outputs_count; i++) outputs[i]->id = -1;
+    if (status != ATTN_OK) { /* the memory of outputs that came before the failure is not the tape's */
+        for (int32_t i = 0; i < outputs_count; i++) {
+            attn__span_remove(tape, outputs[i]->id);
+            outputs[i]->id = -1;
+        }
         return status;
     }
     record->previous = tape->last;

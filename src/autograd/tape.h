@@ -15,7 +15,7 @@ typedef struct attn__value {
 typedef struct attn__record attn__record;
 /* Runs once, in reverse order; skipped when no output got a gradient. */
 typedef attn_status attn__backward(attn_context *ctx, attn_tape *tape, attn__record *record);
-enum { ATTN__RECORD_INPUTS = 8, ATTN__RECORD_OUTPUTS = 2 };
+enum { ATTN__RECORD_INPUTS = 8, ATTN__RECORD_OUTPUTS = 3 };
 struct attn__record {
     attn__backward *backward;
     attn__record *previous;

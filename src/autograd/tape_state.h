@@ -104,6 +104,7 @@ attn_status attn__tape_append(attn_context *ctx, attn_tape *tape, int force, att
 /* tape_values.c */
 attn_status attn__slot_add(attn_context *ctx, attn_tape *tape, int32_t kind, const view *at, int32_t *id);
 attn_status attn__span_insert(attn_context *ctx, attn_tape *tape, const view *at, int32_t id);
+void attn__span_remove(attn_tape *tape, int32_t id); /* id -1: nothing */
 /* 1: the very same elements are known, *id is theirs; 0: unknown, and *clash is 1 when a value with an id is partly overlapped,
    *touch when anything is */
 int attn__span_find(const attn_tape *tape, const view *at, int32_t *id, int *clash, int *touch);

@@ -132,6 +132,15 @@ attn_status attn__span_insert(attn_context *ctx, attn_tape *tape, const view *at
     return ATTN_OK;
 }
 
+void attn__span_remove(attn_tape *tape, int32_t id)
+{
+    attn__span *spans = tape->spans.at;
+    int32_t kept = 0;
+    for (int32_t i = 0; id >= 0 && i < tape->spans.count; i++)
+        if (spans[i].id != id) spans[kept++] = spans[i];
+    if (id >= 0) tape->spans.count = kept;
+}
+
 attn_status attn__tensor_view(attn_context *ctx, const char *argument, const attn_tensor *tensor, int32_t dtype, view *out)
 {
     attn_status status = attn__expect(ctx, argument, tensor, ATTN__MAGIC_TENSOR, "attn_tensor");

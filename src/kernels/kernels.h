@@ -3,6 +3,7 @@
 #include <attn/embedding.h>
 #include <attn/linear_attention.h>
 #include <attn/loss.h>
+#include <attn/recurrent.h>
 #include <attn/rotary.h>
 #include "../core/context.h"
 #include "../core/random.h"
@@ -98,6 +99,25 @@ typedef struct attn__linear_arguments {
     attn__segments query_segments, key_segments; /* equal counts, disjoint */
 } attn__linear_arguments;
 
+/* A recurrent layer over segments that tile the rows: attn/recurrent.h. gates 1 (TANH) or 4 (LSTM: i, f, g, o). */
+typedef struct attn__recurrent_arguments {
+    view x, weight, output;        /* [rows, gates width], [gates width, width], [rows, width] */
+    view hidden, cell;             /* before the first step: [segments, width]; data NULL: zeros */
+    view final_hidden, final_cell; /* after the last: [segments, width]; data NULL: not wanted */
+    void *gates, *cells;           /* LSTM, kept for the backward: [rows, gates width], [rows, width], in an order of the kernel's own;
+                                      NULL: not kept. The backward may write over the gates. */
+    view d_output, d_final_hidden, d_final_cell; /* backward: read; data NULL: zeros */
+    /* written or added to by the flag, d_weight added to, in this order, so that they may be one; data NULL: not wanted */
+    view d_x, d_hidden, d_cell, d_weight;
+    int32_t add_x, add_hidden, add_cell, kind, reverse, reserved; /* ATTN_RECURRENT_* */
+    attn__segments segments;
+} attn__recurrent_arguments;
+
+static inline int64_t attn__recurrent_gates(int32_t kind)
+{
+    return kind == ATTN_RECURRENT_LSTM ? 4 : 1;
+}
+
 typedef struct attn__loss_sums {
     double loss, unsmoothed;
     int64_t count;
@@ -182,6 +202,9 @@ typedef struct attn__kernels {
     /* dx (+)= E[:, :n]^T dy_s, rows in no segment stay; de += sum of dy_s x_s^T; either may be NULL */
     attn_status (*sequence_project_back)(attn_context *, const view *x, const view *e, attn__segments segments, const view *dy, int add,
                                          view *dx, view *de);
+
+    attn_status (*recurrent)(attn_context *, const attn__recurrent_arguments *);
+    attn_status (*recurrent_back)(attn_context *, const attn__recurrent_arguments *);
 
     attn_status (*dropout)(attn_context *, const view *x, const attn__dropout *drop, int add, view *y); /* its own backward; y may be x */
     attn_status (*add)(attn_context *, const view *a, const view *b, view *y);                          /* y may be a or b */

@@ -61,6 +61,23 @@ static attn_status linear_attention(const int adds[FLAGS], int64_t size[FLAGS])
     return table->linear_attention_back(ctx, &a);
 }
 
+/* an LSTM; the last tensors stand for states */
+static attn__recurrent_arguments lstm_of(void)
+{
+    attn__recurrent_arguments a = {.x = of(ROWS, 1, 20), .weight = of(20, 1, 5), .output = of(ROWS, 1, 5), .kind = ATTN_RECURRENT_LSTM};
+    a.segments = (attn__segments){1, ROWS, &whole};
+    return a;
+}
+
+static attn_status recurrent(const int adds[FLAGS], int64_t size[FLAGS])
+{
+    attn__recurrent_arguments a = lstm_of();
+    a.d_x = a.x, a.d_hidden = of(1, 1, 5), a.d_cell = of(2, 1, 5), a.d_output = a.output;
+    a.add_x = adds[0], a.add_hidden = adds[1], a.add_cell = adds[2];
+    size[0] = attn__view_bytes(&a.d_x), size[1] = attn__view_bytes(&a.d_hidden), size[2] = attn__view_bytes(&a.d_cell);
+    return table->recurrent_back(ctx, &a);
+}
+
 /* kernels with one gradient, which share the first flag */
 static attn_status others(const int adds[FLAGS], int64_t size[FLAGS])
 {
@@ -106,6 +123,7 @@ static void test_added_to(void **state)
     (void)state;
     check("attention", attention);
     check("linear attention", linear_attention);
+    check("recurrent layer", recurrent);
     check("others", others);
 }
 
@@ -151,6 +169,13 @@ static void test_passes(void **state)
     EXPECT(1 + 2 * nx, table->scale(ctx, &one, &x));
     EXPECT(nx, table->fill(ctx, &x, 0, 0, 0));
     EXPECT(2 * nx, table->dot(ctx, &x, &x, &number));
+    attn__recurrent_arguments a = lstm_of();
+    EXPECT(60 + 100 + 15, table->recurrent(ctx, &a));
+    a.hidden = a.cell = a.final_hidden = a.final_cell = of(1, 1, 5);
+    a.gates = a.cells = &number;
+    EXPECT(2 * 60 + 100 + 2 * 15 + 4 * 5, table->recurrent(ctx, &a));
+    a.d_output = a.output, a.d_final_hidden = a.d_final_cell = a.hidden, a.d_x = a.x, a.d_weight = a.weight;
+    EXPECT(3 * 60 + 3 * 100 + 3 * 15 + 2 * 5, table->recurrent_back(ctx, &a)); /* d_weight added to */
     EXPECT(100, table->sum_squares(ctx, NULL, 100, &number));
     EXPECT(8 * 100, table->adam(ctx, NULL, NULL, NULL, NULL, 100, 1, 0, 1, 0, 0, 0, 0, 1)); /* four arrays, read and written */
 }

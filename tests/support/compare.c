@@ -43,6 +43,8 @@ static const bound bounds[] = {
     {"linear_attention_back", 16},
     {"sequence_project", 4},
     {"sequence_project_back", 4},
+    {"recurrent", 8},
+    {"recurrent_back", 32},
     {"dropout", 2},
     {"add", 1},
     {"multiply", 2},

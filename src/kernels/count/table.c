@@ -1,4 +1,5 @@
 #include "../attention_cut.h"
+#include "count.h"
 
 /* The table of a dry context: every entry adds the multiply-adds of its products and the bytes it reads and writes to
    ctx->counts, and touches no data. So the cost of a model comes from the same forward and backward code that runs it. What a kernel
@@ -6,47 +7,6 @@
 
 /* how the kernels on BLAS cut sums: a long row into parts of so many columns, rows into so many parts at most */
 enum { PART = 16384, PARTIALS = 64 };
-
-/* adds a * b * c; too large stays at the largest number */
-static void grow(int64_t *total, int64_t a, int64_t b, int64_t c)
-{
-    int64_t part = 0;
-    if (attn__multiply(a, b, &part) || attn__multiply(part, c, &part) || attn__sum(*total, part, total)) *total = INT64_MAX;
-}
-
-static void products(attn_context *ctx, int64_t a, int64_t b, int64_t c)
-{
-    grow(&ctx->counts.multiply_adds, a, b, c);
-}
-
-/* v is passed over `times` times; NULL: an argument that was not given */
-static void moved(attn_context *ctx, const view *v, int64_t times)
-{
-    if (v != NULL) grow(&ctx->counts.bytes, attn__view_bytes(v), times, 1);
-}
-
-/* written, and read first when it is added to */
-static void stored(attn_context *ctx, const view *v, int add)
-{
-    moved(ctx, v, add ? 2 : 1);
-}
-
-/* scratch that a kernel has while it runs: a * b * c bytes; what the caller rewinds */
-static attn_status borrow(attn_context *ctx, int64_t a, int64_t b, int64_t c)
-{
-    int64_t bytes = 0;
-    grow(&bytes, a, b, c);
-    return attn__scratch(ctx, bytes) != NULL ? ATTN_OK : attn__arena_status(ctx->scratch);
-}
-
-/* the same for a kernel that takes nothing else, given back at once */
-static attn_status borrowed(attn_context *ctx, int64_t a, int64_t b, int64_t c)
-{
-    attn__mark mark = attn__arena_mark(ctx->scratch);
-    attn_status status = borrow(ctx, a, b, c);
-    attn__arena_rewind(ctx->scratch, mark);
-    return status;
-}
 
 /* the reference computes in rows of double, of which this many live at once */
 static attn_status reference_rows(attn_context *ctx, int64_t rows, int64_t width)
@@ -460,6 +420,8 @@ const attn__kernels attn__kernels_count = {
     .linear_attention_back = count_linear_attention_back,
     .sequence_project = count_sequence_project,
     .sequence_project_back = count_sequence_project_back,
+    .recurrent = attn__count_recurrent,
+    .recurrent_back = attn__count_recurrent_back,
     .dropout = count_dropout,
     .add = count_add,
     .multiply = count_multiply,

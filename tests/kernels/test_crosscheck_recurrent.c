@@ -1,0 +1,198 @@
+/* recurrent layers: BLAS against the two references */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* after the headers it needs */
+#include <cmocka.h>
+#include "support/compare.h"
+#include "support/crosscheck.h"
+
+enum { MOST = 40 };
+typedef struct recurrent_shape {
+    int64_t width, count; /* of segments */
+    int64_t lengths[6];   /* the last one is that of all further segments */
+    int32_t reverse, states, add, gap;
+} recurrent_shape;
+
+static const recurrent_shape shapes[] = {
+    {5, 1, {7}, 0, 1, 0, 0},
+    {1, 1, {1}, 0, 0, 0, 0},
+    {1, 3, {4, 1, 2}, 1, 1, 1, 0},
+    {7, 4, {3, 0, 5, 1}, 0, 0, 0, 3}, /* unequal, one empty, gaps between rows */
+    {7, 4, {3, 0, 5, 1}, 1, 1, 1, 3},
+    {16, 6, {0, 0, 1, 0, 2, 0}, 0, 1, 0, 0}, /* more segments than rows */
+    {16, 3, {0, 0, 0}, 1, 1, 1, 0},          /* no rows */
+    {5, 0, {0}, 0, 1, 0, 0},
+    {9, 30, {50, 3}, 1, 0, 0, 0}, /* one long and many short */
+    {97, 5, {13, 11, 7, 5, 2}, 0, 1, 0, 1},
+    {300, 6, {2, 3, 1, 3, 2, 3}, 1, 1, 1, 0}, /* columns cut for few rows */
+    {130, 40, {4, 1, 3}, 0, 1, 0, 0},         /* rows and columns cut */
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+typedef struct recurrent_case {
+    const recurrent_shape *shape;
+    int32_t kind, wanted; /* bits of the four gradients; 0: all */
+} recurrent_case;
+
+typedef struct recurrent_data {
+    attn_segment segments[MOST];
+    attn__segments list;
+    int64_t longest, wide;
+    trio x, weight, hidden, cell, output, final_hidden, final_cell, gates, cells;
+    trio d_output, d_final_hidden, d_final_cell, d_x, d_weight, d_hidden, d_cell;
+} recurrent_data;
+
+/* rows of the segments stand in reverse order */
+static int64_t make_segments(const recurrent_shape *s, recurrent_data *d)
+{
+    int64_t rows = 0;
+    for (int64_t i = s->count - 1; i >= 0; i--) {
+        int64_t length = s->lengths[i < 5 ? i : 5];
+        if (s->count > 6 && i > 1) length = s->lengths[1 + i % 2] > 0 ? s->lengths[1 + i % 2] : s->lengths[1];
+        d->segments[i] = (attn_segment){rows, length, 0, i};
+        if (length > d->longest) d->longest = length;
+        rows += length;
+    }
+    d->list = (attn__segments){s->count, rows, d->segments};
+    return rows;
+}
+
+static void make_data(crosscheck *c, const recurrent_case *what, recurrent_data *d)
+{
+    const recurrent_shape *s = what->shape;
+    memset(d, 0, sizeof *d);
+    int64_t rows = make_segments(s, d), width = s->width;
+    double reach = 1.5 / (double)(width > 3 ? width / 2 : 2);
+    d->wide = attn__recurrent_gates(what->kind) * width;
+    c->gap = s->gap;
+    d->x = input_rows(c, rows, d->wide, -1, 1);
+    d->weight = input_rows(c, d->wide, width, -reach, reach);
+    d->hidden = input_rows(c, s->count, width, -1, 1);
+    d->cell = input_rows(c, s->count, width, -1, 1);
+    d->d_output = input_rows(c, rows, width, -1, 1);
+    d->d_final_hidden = input_rows(c, s->count, width, -1, 1);
+    d->d_final_cell = input_rows(c, s->count, width, -1, 1);
+    d->output = result_rows(c, rows, width, 0);
+    d->final_hidden = result_rows(c, s->count, width, 0);
+    d->final_cell = result_rows(c, s->count, width, 0);
+    d->d_x = result_rows(c, rows, d->wide, s->add);
+    d->d_hidden = result_rows(c, s->count, width, s->add);
+    d->d_cell = result_rows(c, s->count, width, s->add);
+    d->d_weight = result_rows(c, d->wide, width, 1);
+    c->gap = 0;
+    d->gates = result_rows(c, rows, d->wide, 0);
+    d->cells = result_rows(c, rows, width, 0);
+}
+
+static attn__recurrent_arguments arguments_of(const recurrent_case *what, const recurrent_data *d, int run)
+{
+    const recurrent_shape *s = what->shape;
+    const int lstm = what->kind == ATTN_RECURRENT_LSTM;
+    attn__recurrent_arguments a = {.x = d->x.at[run], .weight = d->weight.at[run], .output = d->output.at[run], .segments = d->list};
+    a.kind = what->kind;
+    a.reverse = s->reverse;
+    a.add_x = a.add_hidden = a.add_cell = s->add;
+    a.final_hidden = d->final_hidden.at[run];
+    a.d_output = d->d_output.at[run];
+    a.d_final_hidden = d->d_final_hidden.at[run];
+    a.d_x = d->d_x.at[run];
+    a.d_weight = d->d_weight.at[run];
+    if (s->states) a.hidden = d->hidden.at[run];
+    a.d_hidden = d->d_hidden.at[run];
+    if (!lstm) return a;
+    if (s->states) a.cell = d->cell.at[run];
+    a.final_cell = d->final_cell.at[run];
+    a.d_final_cell = d->d_final_cell.at[run];
+    a.d_cell = d->d_cell.at[run];
+    a.gates = d->gates.at[run].data;
+    a.cells = d->cells.at[run].data;
+    return a;
+}
+
+static void run_case(crosscheck *c, const void *context)
+{
+    const recurrent_case *what = context;
+    recurrent_data d;
+    make_data(c, what, &d);
+    int32_t wanted = what->wanted == 0 ? 15 : what->wanted;
+    for (int run = 0; run < RUNS; run++) {
+        attn__recurrent_arguments a = arguments_of(what, &d, run), plain = a;
+        plain.gates = plain.cells = NULL; /* without a tape: the same output */
+        plain.final_cell.data = plain.final_hidden.data = NULL;
+        assert_int_equal(c->table[run]->recurrent(c->ctx[run], &plain), ATTN_OK);
+        assert_int_equal(c->table[run]->recurrent(c->ctx[run], &a), ATTN_OK);
+        if (!(wanted & 1)) a.d_x.data = NULL;
+        if (!(wanted & 2)) a.d_weight.data = NULL;
+        if (!(wanted & 4)) a.d_hidden.data = NULL;
+        if (!(wanted & 8)) a.d_cell.data = NULL;
+        assert_int_equal(c->table[run]->recurrent_back(c->ctx[run], &a), ATTN_OK);
+    }
+    double terms = (double)(what->shape->width + d.longest), rows = (double)d.list.rows;
+    expect_close(c, "recurrent", terms, &d.output);
+    expect_close(c, "recurrent", terms, &d.final_hidden);
+    if (what->kind == ATTN_RECURRENT_LSTM) expect_close(c, "recurrent", terms, &d.final_cell);
+    if (wanted & 1) expect_close(c, "recurrent_back", terms, &d.d_x);
+    if (wanted & 2) expect_close(c, "recurrent_back", terms + rows, &d.d_weight);
+    if (wanted & 4) expect_close(c, "recurrent_back", terms, &d.d_hidden);
+    if (wanted & 8 && what->kind == ATTN_RECURRENT_LSTM) expect_close(c, "recurrent_back", terms, &d.d_cell);
+}
+
+static void test_recurrent(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int32_t kind = ATTN_RECURRENT_TANH; kind <= ATTN_RECURRENT_LSTM; kind++)
+        for (int i = 0; i < SHAPES; i++)
+            crosscheck_run(&c, run_case, &(recurrent_case){&shapes[i], kind, 0}, i > 0 ? 0 : kind == ATTN_RECURRENT_LSTM ? 7 : 3);
+    crosscheck_close(&c);
+}
+
+/* each gradient alone is what it is among all */
+static void test_wanted(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int32_t kind = ATTN_RECURRENT_TANH; kind <= ATTN_RECURRENT_LSTM; kind++)
+        for (int32_t wanted = 1; wanted < 16; wanted++) crosscheck_run(&c, run_case, &(recurrent_case){&shapes[4], kind, wanted}, 0);
+    crosscheck_close(&c);
+}
+
+/* gradients may arrive at one output alone, and at none of the first rows */
+static void arriving_case(crosscheck *c, const void *context)
+{
+    const int32_t *arriving = context;
+    const recurrent_case what = {&shapes[3], ATTN_RECURRENT_LSTM, 0};
+    recurrent_data d;
+    make_data(c, &what, &d);
+    for (int run = 0; run < RUNS; run++) {
+        attn__recurrent_arguments a = arguments_of(&what, &d, run);
+        assert_int_equal(c->table[run]->recurrent(c->ctx[run], &a), ATTN_OK);
+        if (!(*arriving & 1)) a.d_output.data = NULL;
+        if (!(*arriving & 2)) a.d_final_hidden.data = NULL;
+        if (!(*arriving & 4)) a.d_final_cell.data = NULL;
+        assert_int_equal(c->table[run]->recurrent_back(c->ctx[run], &a), ATTN_OK);
+    }
+    expect_close(c, "recurrent_back", 12, &d.d_x);
+    expect_close(c, "recurrent_back", 21, &d.d_weight);
+    expect_close(c, "recurrent_back", 12, &d.d_hidden);
+    expect_close(c, "recurrent_back", 12, &d.d_cell);
+}
+
+static void test_arriving(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int32_t arriving = 1; arriving < 7; arriving++) crosscheck_run(&c, arriving_case, &arriving, 0);
+    crosscheck_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_wanted), cmocka_unit_test(test_arriving)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
