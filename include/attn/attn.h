@@ -3,7 +3,7 @@
 /* All of libattn. Each header can be included alone, as C99 or C++17.
    status, context: results, errors, threads, memory        tensor, layout: data and packed sequences       mask: who sees whom
    tape, parameters: gradients                               operations, embedding, rotary, loss, measures: the equations one by one
-   linear_attention: linear attention, Performer, Linformer  recurrent: recurrent layers
+   linear_attention: linear attention, Performer, Linformer  recurrent: recurrent layers, convolution
    attention, transformer: layers and models, their files    heads: taken out of models    files: tensors of files
    data: vocabularies and batches                            inspect: weights, entropy
    optimizer, trainer: training                              generator: decoding                             cost: before it is built

@@ -76,6 +76,10 @@ attn_status attn__recurrent(attn_context *ctx, attn_tape *tape, const attn__valu
                             const attn__value *cell, const attn__recurrent_settings *settings, attn__value *output,
                             attn__value *final_hidden, attn__value *final_cell);
 
+/* segments of the shape outlive the record; bias may be NULL */
+attn_status attn__convolve(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__value *weight, const attn__value *bias,
+                           const attn__convolution *shape, attn__value *y);
+
 attn_status attn__softmax(attn_context *ctx, attn_tape *tape, int log, const attn__value *x, attn__value *y);
 /* y = dropout(scale * table[token] + position); kind ATTN_POSITIONS_NONE, _SINUSOIDAL, _LEARNED. tokens NULL: x is given instead of table */
 attn_status attn__embed(attn_context *ctx, attn_tape *tape, const view *tokens, const attn__value *table, const attn__value *x,

@@ -118,6 +118,20 @@ static inline int64_t attn__recurrent_gates(int32_t kind)
     return kind == ATTN_RECURRENT_LSTM ? 4 : 1;
 }
 
+/* A convolution over segments that tile the rows: row r reads rows r + first, r + first + dilation and so on, in its segment. */
+typedef struct attn__convolution {
+    int64_t taps, dilation, first;
+    attn__segments segments;
+} attn__convolution;
+
+/* rows of [rows, width] that a convolution gathers at once: some MiB, and enough for a product to be fast */
+static inline int64_t attn__convolution_strip(int64_t rows, int64_t width)
+{
+    int64_t strip = width > 0 ? (1 << 19) / width : rows;
+    if (strip < 64) strip = 64;
+    return strip < rows ? strip : rows;
+}
+
 typedef struct attn__loss_sums {
     double loss, unsmoothed;
     int64_t count;
@@ -205,6 +219,12 @@ typedef struct attn__kernels {
 
     attn_status (*recurrent)(attn_context *, const attn__recurrent_arguments *);
     attn_status (*recurrent_back)(attn_context *, const attn__recurrent_arguments *);
+
+    /* y = b + sum of W_k x_(r + first + k dilation); w [out, taps in], b [1, out] or NULL */
+    attn_status (*convolution)(attn_context *, const view *x, const view *w, const view *b, const attn__convolution *shape, view *y);
+    /* dx written or added; then dw, db add; each may be NULL, and all may be one */
+    attn_status (*convolution_back)(attn_context *, const view *x, const view *w, const attn__convolution *shape, const view *dy, int add,
+                                    view *dx, view *dw, view *db);
 
     attn_status (*dropout)(attn_context *, const view *x, const attn__dropout *drop, int add, view *y); /* its own backward; y may be x */
     attn_status (*add)(attn_context *, const view *a, const view *b, view *y);                          /* y may be a or b */

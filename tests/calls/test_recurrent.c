@@ -8,6 +8,8 @@
 
 /* Wrong calls of recurrent.h. */
 INIT(attn_recurrent_options, attn_recurrent_options_init)
+INIT(attn_convolution_options, attn_convolution_options_init)
+THUNK(convolution, attn_convolution(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p))
 THUNK(recurrent, attn_recurrent(a[0].p, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].p, a[8].p, a[9].p, a[10].p))
 
 static const attn_segment two[2] = {{0, 1, 0, 0}, {1, 4, 0, 1}}, three[3] = {{0, 1, 0, 0}, {1, 2, 0, 1}, {3, 2, 0, 2}},
@@ -83,6 +85,46 @@ static void layers(int32_t backend, int32_t kind)
     calls_close(t);
 }
 
+static void convolutions(int32_t backend)
+{
+    calls *t = calls_open(backend);
+    attn_layout *layout = calls_layout(t, 2, two);
+    attn_convolution_options o;
+    OK(t->ctx, attn_convolution_options_init(&o, sizeof o));
+    ROW(t, attn_convolution, convolution);
+    arg_context(t);
+    arg_tape(t, NULL);
+    arg_input(t, "x", FLOATS(t, 5, 2), LEADS);
+    arg_input(t, "weight", FLOATS(t, 3, 6), LEADS | IS_MATRIX);
+    arg_input(t, "bias", FLOATS(t, 3), IS_VECTOR | NULLABLE);
+    arg_handle(t, "layout", LAYOUT, layout, NULLABLE);
+    arg_options(t, "options", &o, sizeof o, sizeof o);
+    arg_output(t, "y", FLOATS(t, 5, 3), 0);
+    check_row(t);
+    wrong_layouts(t, 5);
+    WRONG_INT32(t, 6, attn_convolution_options, taps, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_convolution_options, taps, -3, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_convolution_options, causal, 2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, 6, attn_convolution_options, causal, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_convolution_options, dilation, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_convolution_options, dilation, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, 6, attn_convolution_options, dilation, (int64_t)INT32_MAX + 1, ATTN_ERROR_INVALID_ARGUMENT);
+    wrong_field(t, 6, offsetof(attn_convolution_options, taps), 4, &(int32_t){2}, ATTN_ERROR_SHAPE, "weight");
+    wrong_pointer(t, 3, FLOATS(t, 3, 4), ATTN_ERROR_SHAPE, "weight");
+    wrong_pointer(t, 3, FLOATS(t, 4, 6), ATTN_ERROR_SHAPE, "bias");
+    attn_layout_free(layout);
+    calls_close(t);
+}
+
+static void test_convolution(void **state)
+{
+    (void)state;
+    convolutions(ATTN_BACKEND_BLAS);
+    convolutions(ATTN_BACKEND_REFERENCE);
+    NOTED(attn_convolution_options_init);
+    check_init(init_attn_convolution_options, sizeof(attn_convolution_options));
+}
+
 static void test_recurrent(void **state)
 {
     (void)state;
@@ -96,6 +138,6 @@ static void test_recurrent(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_convolution)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,7 @@ static attn_status others(const int adds[FLAGS], int64_t size[FLAGS])
     const attn__features features = {.kind = ATTN_FEATURES_ELU, .directions = of(0, 1, 8)};
     const attn__rotary rotary = {.rotated = 8};
     const attn__activation act = {.kind = ATTN_ACTIVATION_RELU};
+    const attn__convolution shape = {1, 1, 0, segments};
     int add = adds[0];
     attn_status status = table->linear_d_input(ctx, &y, &w, add, &x);
     if (status == ATTN_OK) status = table->activation_back(ctx, &act, &x, NULL, &x, add, &x, NULL);
@@ -98,7 +99,8 @@ static attn_status others(const int adds[FLAGS], int64_t size[FLAGS])
     if (status == ATTN_OK) status = table->rotate(ctx, &wide, &rotary, 1, add, &wide);
     if (status == ATTN_OK) status = table->feature_map_back(ctx, &wide, &features, &wide, &wide, add, &wide);
     if (status == ATTN_OK) status = table->sequence_project_back(ctx, &wide, &e, segments, &projected, add, &wide, NULL);
-    size[0] = 7 * attn__view_bytes(&x) + 3 * attn__view_bytes(&wide), size[1] = size[2] = 0;
+    if (status == ATTN_OK) status = table->convolution_back(ctx, &x, &w, &shape, &y, add, &x, NULL, NULL);
+    size[0] = 8 * attn__view_bytes(&x) + 3 * attn__view_bytes(&wide), size[1] = size[2] = 0;
     return status;
 }
 
@@ -145,7 +147,7 @@ static void test_passes(void **state)
 {
     (void)state;
     view x = of(ROWS, 1, 5), y = of(ROWS, 1, 6), w = of(6, 1, 5), b = of(1, 1, 6), u = of(ROWS, 1, 6), gain = of(1, 1, 5),
-         two = of(12, 1, 5);
+         two = of(12, 1, 5), taps = of(6, 1, 10);
     view bias = of(1, 1, 12), gates = of(ROWS, 1, 12), labels = of(ROWS, 1, 1), one = of(1, 1, 1);
     const int64_t nx = ROWS * 5, ny = ROWS * 6;
     attn__loss_sums sums;
@@ -176,6 +178,10 @@ static void test_passes(void **state)
     EXPECT(2 * 60 + 100 + 2 * 15 + 4 * 5, table->recurrent(ctx, &a));
     a.d_output = a.output, a.d_final_hidden = a.d_final_cell = a.hidden, a.d_x = a.x, a.d_weight = a.weight;
     EXPECT(3 * 60 + 3 * 100 + 3 * 15 + 2 * 5, table->recurrent_back(ctx, &a)); /* d_weight added to */
+    const attn__convolution shape = {2, 1, 0, {1, ROWS, &whole}};              /* each row is read and laid beside others once a tap */
+    EXPECT(4 * nx + 60 + 6 + ny, table->convolution(ctx, &x, &taps, &b, &shape, &y));
+    EXPECT(4 * nx + 2 * 60 + 2 * 6, table->convolution_back(ctx, &x, &taps, &shape, &y, 0, NULL, &taps, &b)); /* added to */
+    EXPECT(4 * ny + 60 + nx, table->convolution_back(ctx, &x, &taps, &shape, &y, 0, &x, NULL, NULL));
     EXPECT(100, table->sum_squares(ctx, NULL, 100, &number));
     EXPECT(8 * 100, table->adam(ctx, NULL, NULL, NULL, NULL, 100, 1, 0, 1, 0, 0, 0, 0, 1)); /* four arrays, read and written */
 }

@@ -1,4 +1,4 @@
-/* Every product of a recurrent layer that reaches BLAS is counted, and the counting table has foretold each multiply-add. */
+/* Every product of a recurrent layer and of a convolution that reaches BLAS is counted, and the counting table has foretold each multiply-add. */
 #include "cost/products.h"
 #include "kernels/kernels.h"
 
@@ -85,9 +85,40 @@ static void test_recurrent(void **state)
         for (int wanted = 0; wanted < 4; wanted++) run_case(&layers[i], wanted);
 }
 
+/* k n d^2 for each of the three */
+static void test_convolution(void **state)
+{
+    enum { IN = 12, OUT = 20, TAPS = 3, LENGTH = 150 };
+    attn_segment segments[2] = {{0, 100, 0, 0}, {100, 50, 0, 1}};
+    const attn__convolution shape = {TAPS, 2, -2, {2, LENGTH, segments}};
+    const attn__kernels *k = NULL;
+    attn_tensor *t[6];
+    const int64_t shapes[3][2] = {{LENGTH, IN}, {OUT, TAPS * IN}, {LENGTH, OUT}};
+    (void)state;
+    OK(ctx, attn__kernels_for(ctx, ATTN_FLOAT32, &k));
+    for (int i = 0; i < 6; i++) {
+        t[i] = model_tensor(ctx, ATTN_FLOAT32, shapes[i / 2][0], shapes[i / 2][1]);
+        for (int64_t e = 0; e < model_elements(t[i]); e++) model_set(t[i], e, 0.01);
+    }
+    view x = view_of(t[0]), dx = view_of(t[1]), w = view_of(t[2]), dw = view_of(t[3]), y = view_of(t[4]), dy = view_of(t[5]);
+    for (int wanted = 0; wanted < 4; wanted++) {
+        int64_t before = ctx->counts.multiply_adds, between;
+        OK(ctx, attn__kernels_count.convolution(ctx, &x, &w, NULL, &shape, &y));
+        between = ctx->counts.multiply_adds;
+        OK(ctx, attn__kernels_count.convolution_back(ctx, &x, &w, &shape, &dy, 0, wanted & 1 ? &dx : NULL, wanted & 2 ? &dw : NULL, NULL));
+        assert_int_equal(between - before, LENGTH * OUT * TAPS * IN);
+        counter_take();
+        OK(ctx, k->convolution(ctx, &x, &w, NULL, &shape, &y));
+        agree("convolution", counter_take(), between - before);
+        OK(ctx, k->convolution_back(ctx, &x, &w, &shape, &dy, 0, wanted & 1 ? &dx : NULL, wanted & 2 ? &dw : NULL, NULL));
+        agree("convolution, backward", counter_take(), ctx->counts.multiply_adds - between);
+    }
+    for (int i = 0; i < 6; i++) attn_tensor_free(t[i]);
+}
+
 static int run(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_convolution)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
 

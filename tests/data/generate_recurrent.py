@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes recurrent.safetensors beside this file with PyTorch: python3 generate_recurrent.py
+"""Makes recurrent.safetensors and convolution.safetensors beside this file with PyTorch: python3 generate_recurrent.py
 
 As generate.py does: float64 from inputs and weights that are float32 numbers, results float64."""
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -51,6 +52,31 @@ def recurrent():
     write("recurrent", tensors)
 
 
+def convolution():
+    tensors, inputs, outputs, lengths = {}, 3, 4, [5, 1, 7]
+    for name, taps, dilation, causal, biased in (("centred", 3, 1, 0, 1), ("dilated", 3, 2, 0, 1), ("even", 4, 1, 0, 0), ("causal", 4, 2, 1, 1)):
+        layer = nn.Conv1d(inputs, outputs, taps, dilation=dilation, bias=bool(biased), dtype=torch.float64)
+        for p in layer.parameters():
+            p.data = exact(*p.shape, scale=0.5)
+        x = exact(sum(lengths), inputs).requires_grad_()
+        reach = dilation * (taps - 1)
+        before = reach if causal else reach // 2
+        y = torch.cat([layer(F.pad(part.T[None], (before, reach - before)))[0].T for part in x.split(lengths)])
+        if not causal:  # PyTorch's own rule of the middle
+            layer.padding, layer.padding_mode, layer._reversed_padding_repeated_twice = "same", "zeros", [before, reach - before]
+            assert torch.allclose(y, torch.cat([layer(part.T[None])[0].T for part in x.split(lengths)]))
+        g = exact(*y.shape)
+        y.backward(g)
+        side_by_side = lambda w: w.permute(0, 2, 1).reshape(outputs, taps * inputs)  # [out, in, taps] to [out, taps in]
+        put = {"x": x.float(), "dx": x.grad, "g": g.float(), "output": y, "lengths": integers(lengths),
+               "weight": side_by_side(layer.weight).float(), "dweight": side_by_side(layer.weight.grad)}
+        if biased:
+            put.update({"bias": layer.bias.float(), "dbias": layer.bias.grad})
+        tensors.update({f"{name}.{key}": value for key, value in put.items()})
+    write("convolution", tensors)
+
+
 if __name__ == "__main__":
-    torch.manual_seed(generate.SEED)
-    recurrent()
+    for part in (recurrent, convolution):
+        torch.manual_seed(generate.SEED)
+        part()

@@ -129,8 +129,62 @@ static void test_recurrent(void **state)
     }
 }
 
+typedef struct convolution_case {
+    const char *part;
+    int64_t dilation;
+    int32_t taps, causal, biased, reserved;
+} convolution_case;
+
+static void convolve(const golden *g, const convolution_case *c)
+{
+    attn_context *ctx = g->ctx;
+    attn_tensor *x = golden_tensor(g, "x"), *w = golden_tensor(g, "weight"), *b = c->biased ? golden_tensor(g, "bias") : NULL;
+    attn_tensor *dx = golden_like(g, x), *dw = golden_like(g, w), *db = c->biased ? golden_like(g, b) : NULL;
+    attn_tensor *dy = golden_tensor(g, "g"), *y = golden_like(g, dy);
+    attn_layout *layout = golden_layout(g, "lengths");
+    attn_tape *tape = NULL;
+    attn_convolution_options o;
+    OK(ctx, attn_convolution_options_init(&o, sizeof o));
+    o.taps = c->taps;
+    o.dilation = c->dilation;
+    o.causal = c->causal;
+    OK(ctx, attn_tape_create(ctx, &tape));
+    OK(ctx, attn_tape_begin(ctx, tape, NULL));
+    OK(ctx, attn_tape_watch(ctx, tape, x, dx));
+    OK(ctx, attn_tape_watch(ctx, tape, w, dw));
+    if (b != NULL) OK(ctx, attn_tape_watch(ctx, tape, b, db));
+    OK(ctx, attn_convolution(ctx, tape, x, w, b, layout, &o, y));
+    const attn_tensor *const outputs[] = {y}, *const gradients[] = {dy};
+    OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, gradients, 0, NULL));
+    golden_expect(g, "output", y, 0);
+    golden_expect(g, "dx", dx, 0);
+    golden_expect(g, "dweight", dw, 0);
+    if (b != NULL) golden_expect(g, "dbias", db, 0);
+    attn_tensor *const tensors[] = {x, w, b, dx, dw, db, dy, y};
+    for (int i = 0; i < 8; i++) attn_tensor_free(tensors[i]);
+    attn_layout_free(layout);
+    attn_tape_free(tape);
+}
+
+/* torch.nn.Conv1d, sequence by sequence; in the middle as its padding "same" */
+static void test_convolution(void **state)
+{
+    (void)state;
+    const convolution_case cases[] = {
+        {"centred.", 1, 3, 0, 1, 0}, {"dilated.", 2, 3, 0, 1, 0}, {"even.", 1, 4, 0, 0, 0}, {"causal.", 2, 4, 1, 1, 0}};
+    for (int32_t backend = 0; backend < 2; backend++) {
+        golden g;
+        golden_open(&g, "convolution", backend, backend == ATTN_BACKEND_BLAS ? 5e-6 : 1e-12);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            snprintf(g.part, sizeof g.part, "%s", cases[i].part);
+            convolve(&g, &cases[i]);
+        }
+        golden_close(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_convolution)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

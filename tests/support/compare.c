@@ -45,6 +45,8 @@ static const bound bounds[] = {
     {"sequence_project_back", 4},
     {"recurrent", 8},
     {"recurrent_back", 32},
+    {"convolution", 4},
+    {"convolution_back", 4},
     {"dropout", 2},
     {"add", 1},
     {"multiply", 2},
