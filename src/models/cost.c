@@ -361,6 +361,13 @@ static attn_status attention_products(attn_context *ctx, const attn_attention_op
     return status;
 }
 
+/* a weight, and a bias where there is one */
+static void grow_projection(int64_t *sum, int64_t in, int64_t out, int32_t bias)
+{
+    attn__grow(sum, in, out, 1);
+    if (bias) attn__grow(sum, out, 1, 1);
+}
+
 /* norms of queries and keys, tables of positions, what scores have of their own, and the gate */
 static int64_t other_parameters(const attn_attention_options *o)
 {
@@ -373,8 +380,14 @@ static int64_t other_parameters(const attn_attention_options *o)
     if (o->score == ATTN_SCORE_ADDITIVE) attn__grow(&sum, o->heads, o->head_size, 1);
     if (o->form == ATTN_FORM_LINFORMER) attn__grow(&sum, o->separate_projections ? 2 : 1, o->projected, o->longest);
     if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(&sum, o->heads, o->key_head_size, o->head_size);
-    if (o->gated_output) attn__grow(&sum, o->query_width + (o->bias_query != 0), o->heads * o->value_head_size, 1);
+    if (o->gated_output) grow_projection(&sum, o->query_width, o->heads * o->value_head_size, o->bias_query);
     return sum;
+}
+
+/* rows of several widths, each for itself: their sum need not fit in 63 bits */
+static void grow_rows(int64_t *total, int64_t element, int64_t rows, int64_t count, const int64_t *widths)
+{
+    for (int64_t i = 0; i < count; i++) attn__grow(total, element, rows, widths[i]);
 }
 
 static void attention_sizes(const attn_attention_options *o, int64_t rows, int64_t key_rows, attn_cost_report *r)
@@ -382,14 +395,14 @@ static void attention_sizes(const attn_attention_options *o, int64_t rows, int64
     const int64_t q_columns = o->heads * o->head_size, k_columns = o->key_heads * o->key_head_size,
                   v_columns = o->key_heads * o->value_head_size, columns = o->heads * o->value_head_size,
                   element = attn__dtype_bytes(o->dtype);
-    if (o->project_query) attn__grow(&r->parameters, o->query_width + (o->bias_query != 0), q_columns, 1);
-    if (o->project_key) attn__grow(&r->parameters, o->key_width + (o->bias_key != 0), k_columns, 1);
-    if (o->project_value) attn__grow(&r->parameters, o->value_width + (o->bias_value != 0), v_columns, 1);
-    if (o->project_output) attn__grow(&r->parameters, columns + (o->bias_output != 0), o->output_width, 1);
+    if (o->project_query) grow_projection(&r->parameters, o->query_width, q_columns, o->bias_query);
+    if (o->project_key) grow_projection(&r->parameters, o->key_width, k_columns, o->bias_key);
+    if (o->project_value) grow_projection(&r->parameters, o->value_width, v_columns, o->bias_value);
+    if (o->project_output) grow_projection(&r->parameters, columns, o->output_width, o->bias_output);
     attn__grow(&r->parameters, other_parameters(o), 1, 1);
     attn__grow(&r->bytes, element, r->parameters, 1);
-    attn__grow(&r->bytes, element, rows, o->query_width + q_columns + columns + o->output_width);
-    attn__grow(&r->bytes, element, key_rows, o->key_width + k_columns + v_columns);
+    grow_rows(&r->bytes, element, rows, 4, (const int64_t[]){o->query_width, q_columns, columns, o->output_width});
+    grow_rows(&r->bytes, element, key_rows, 3, (const int64_t[]){o->key_width, k_columns, v_columns});
     attn__grow(&r->peak_bytes, element, rows, q_columns + columns + o->heads);
     attn__grow(&r->peak_bytes, element, key_rows, k_columns + v_columns);
 }

@@ -56,5 +56,8 @@ int attn__view_overlaps(const attn__view *a, const attn__view *b)
 
 int64_t attn__view_bytes(const attn__view *view)
 {
-    return view->rows * view->heads * view->width * attn__dtype_bytes(view->dtype);
+    int64_t bytes = 0;
+    int over = attn__multiply(view->rows, view->heads, &bytes) || attn__multiply(bytes, view->width, &bytes);
+    over = over || attn__multiply(bytes, attn__dtype_bytes(view->dtype), &bytes);
+    return over ? INT64_MAX : bytes;
 }

@@ -21,7 +21,7 @@ attn__view attn__view_columns(attn__view view, int64_t first, int64_t count);
 attn__view attn__view_rows(attn__view view, int64_t first, int64_t count);
 int attn__view_dense(const attn__view *view);                      /* no gaps: rows * heads * width elements in a run */
 int attn__view_overlaps(const attn__view *a, const attn__view *b); /* spans of memory, conservative */
-int64_t attn__view_bytes(const attn__view *view);                  /* of its elements, without gaps */
+int64_t attn__view_bytes(const attn__view *view);                  /* of its elements, without gaps; INT64_MAX: past 63 bits */
 
 /* tokens and labels: [rows, 1] int32 or int64 */
 static inline int64_t attn__integer_at(const attn__view *view, int64_t row)
