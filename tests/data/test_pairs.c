@@ -310,6 +310,51 @@ static void test_long_pairs(void **state)
     attn_dataset_free(d);
 }
 
+/* sides without any token: a source of nothing, and a target of its start alone, whose label is the stop */
+static void test_empty_sides(void **state)
+{
+    (void)state;
+    static const int64_t nothing[3] = {0, 0, 0};
+    static const int32_t ids[1] = {7};
+    static const int64_t one[3] = {0, 1, 1};
+    attn_pairs_options o = options();
+    attn_batch batch;
+    attn_dataset *d = NULL;
+    o.order = ATTN_ORDER_SEQUENTIAL;
+    o.batch_tokens = 100;
+    OK(attn_batch_init(&batch, sizeof batch));
+    OK(attn_dataset_pairs(ctx, 3, NULL, nothing, NULL, nothing, &o, &d));
+    OK(attn_dataset_next(ctx, d, &batch));
+    assert_int_equal(attn_tensor_extent(batch.source, 0), 0);
+    assert_int_equal(attn_tensor_extent(batch.target, 0), 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(((const int32_t *)attn_tensor_data_const(batch.target))[i] == START &&
+                    ((const int32_t *)attn_tensor_data_const(batch.labels))[i] == STOP);
+    attn_dataset_free(d);
+    assert_int_equal(attn_dataset_pairs(ctx, 3, NULL, one, NULL, nothing, &o, &d), ATTN_ERROR_INVALID_ARGUMENT);
+    OK(attn_dataset_pairs(ctx, 3, ids, one, ids, one, &o, &d));
+    attn_dataset_free(d);
+}
+
+/* a batch that cannot be written leaves the place as it was; and there is a last place */
+static void test_places(void **state)
+{
+    (void)state;
+    attn_pairs_options o = options();
+    attn_batch batch;
+    attn_dataset *d = make(&o);
+    OK(attn_batch_init(&batch, sizeof batch));
+    batch.struct_size = 3;
+    assert_int_equal(attn_dataset_next(ctx, d, &batch), ATTN_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(attn__dataset_cursor(d), 0);
+    OK(attn_batch_init(&batch, sizeof batch));
+    OK(attn__dataset_seek(ctx, d, INT64_MAX / 4));
+    attn_status status = ATTN_OK;
+    for (int i = 0; i < 8 && status == ATTN_OK; i++) status = attn_dataset_next(ctx, d, &batch);
+    assert_int_equal(status, ATTN_ERROR_TOO_LARGE);
+    attn_dataset_free(d);
+}
+
 /* the room of batches is that of the longest pairs together, in any order */
 static void test_room(void **state)
 {
@@ -388,8 +433,9 @@ static void test_sort(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential), cmocka_unit_test(test_shuffled),    cmocka_unit_test(test_every_place),
-        cmocka_unit_test(test_bucket),     cmocka_unit_test(test_tokens),      cmocka_unit_test(test_long_pairs),
-        cmocka_unit_test(test_room),       cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_sort)};
+        cmocka_unit_test(test_sequential),  cmocka_unit_test(test_shuffled), cmocka_unit_test(test_every_place),
+        cmocka_unit_test(test_bucket),      cmocka_unit_test(test_tokens),   cmocka_unit_test(test_long_pairs),
+        cmocka_unit_test(test_empty_sides), cmocka_unit_test(test_places),   cmocka_unit_test(test_room),
+        cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_sort)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -262,6 +262,17 @@ static attn_status make_dataset(world *w)
     return status == ATTN_OK ? attn_dataset_tokens(w->ctx, corpus, 30, &o, &w->dataset) : status;
 }
 
+static const int64_t ends[4] = {9, 12, 13, 20}, target_ends[4] = {1, 2, 9, 9};
+static attn_status make_pairs(world *w)
+{
+    attn_pairs_options o;
+    attn_status status = attn_pairs_options_init(&o, sizeof o);
+    o.batch = 2;
+    o.start = o.stop = 10;
+    o.bucket = w->variant;
+    return status == ATTN_OK ? attn_dataset_pairs(w->ctx, 4, corpus, ends, corpus, target_ends, &o, &w->dataset) : status;
+}
+
 static void result_dataset(world *w)
 {
     attn_batch batch;
@@ -341,6 +352,8 @@ static void test_on_models(void **state)
 static void test_data(void **state)
 {
     static const scenario all[] = {
+        {"pairs", NULL, make_pairs, result_dataset, NULL, 0, 0},
+        {"pairs in buckets", NULL, make_pairs, result_dataset, NULL, 0, 3},
         {"bytes", NULL, make_vocabulary, result_vocabulary, nothing_made, 0, ATTN_SYMBOLS_BYTES},
         {"characters", NULL, make_vocabulary, result_vocabulary, nothing_made, 0, ATTN_SYMBOLS_CHARACTERS},
         {"words", NULL, make_vocabulary, result_vocabulary, nothing_made, 0, ATTN_SYMBOLS_WORDS},
