@@ -167,6 +167,63 @@ static void test_path(void **state)
     attn_context_free(ctx);
 }
 
+/* each gradient alone is what it is among all: the bits of `wanted` say which of x, weight and bias are watched */
+static void test_wanted(void **state)
+{
+    const convolution_case c = {3, 2, 2, 4, 0, 1, 0};
+    const attn_convolution_options o = options_of(c.taps, c.causal, c.dilation);
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const int32_t dtype = i == ATTN_BACKEND_BLAS ? ATTN_FLOAT32 : ATTN_FLOAT64;
+        attn_context *ctx = model_context(i, 2, 0);
+        attn_tensor *bias = NULL, *d_bias = NULL, *again = NULL;
+        OK(ctx, attn_tensor_create(ctx, dtype, 1, &c.out, &bias));
+        OK(ctx, attn_tensor_create(ctx, dtype, 1, &c.out, &d_bias));
+        OK(ctx, attn_tensor_create(ctx, dtype, 1, &c.out, &again));
+        attn_tensor *given[3] = {drawn(ctx, dtype, ROWS, c.in, 1), drawn(ctx, dtype, c.out, c.taps * c.in, 2), bias};
+        attn_tensor *all[3] = {drawn(ctx, dtype, ROWS, c.in, 3), drawn(ctx, dtype, c.out, c.taps * c.in, 4), d_bias};
+        attn_tensor *alone[3] = {drawn(ctx, dtype, ROWS, c.in, 5), drawn(ctx, dtype, c.out, c.taps * c.in, 6), again};
+        attn_tensor *y = model_tensor(ctx, dtype, ROWS, c.out), *dy = drawn(ctx, dtype, ROWS, c.out, 7);
+        attn_tape *tape = NULL;
+        OK(ctx, attn_tape_create(ctx, &tape));
+        for (int wanted = 7; wanted > 0; wanted--) {
+            attn_tensor *const *to = wanted == 7 ? all : alone;
+            OK(ctx, attn_tape_begin(ctx, tape, NULL));
+            for (int k = 0; k < 3; k++)
+                if (wanted >> k & 1) OK(ctx, attn_tape_watch(ctx, tape, given[k], to[k]));
+            OK(ctx, attn_convolution(ctx, tape, given[0], given[1], given[2], NULL, &o, y));
+            const attn_tensor *const outputs[] = {y}, *const arriving[] = {dy};
+            OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, arriving, 0, NULL));
+            for (int k = 0; k < 3; k++)
+                for (int64_t e = 0; wanted >> k & 1 && e < model_elements(to[k]); e++)
+                    assert_true(model_get(to[k], e) != 0 && fabs(model_get(to[k], e) - model_get(all[k], e)) < 1e-5);
+            for (int k = 0; k < 3; k++)
+                for (int64_t e = 0; e < model_elements(alone[k]); e++) model_set(alone[k], e, 0);
+        }
+        for (int k = 0; k < 3; k++) attn_tensor_free(given[k]), attn_tensor_free(all[k]), attn_tensor_free(alone[k]);
+        attn_tensor_free(y);
+        attn_tensor_free(dy);
+        attn_tape_free(tape);
+        attn_context_free(ctx);
+    }
+}
+
+/* taps times columns, of tensors without rows */
+static void test_too_large(void **state)
+{
+    const attn_convolution_options o = options_of(INT32_MAX, 0, 1);
+    (void)state;
+    for (int32_t backend = 0; backend < 2; backend++) {
+        attn_context *ctx = model_context(backend, 1, 0);
+        attn_tensor *x = model_tensor(ctx, ATTN_FLOAT32, 0, INT64_C(1) << 60), *w = model_tensor(ctx, ATTN_FLOAT32, 0, 1);
+        attn_tensor *y = model_tensor(ctx, ATTN_FLOAT32, 0, 0);
+        assert_int_equal(attn_convolution(ctx, NULL, x, w, NULL, NULL, &o, y), ATTN_ERROR_TOO_LARGE);
+        attn_tensor *const all[] = {x, w, y};
+        for (int t = 0; t < 3; t++) attn_tensor_free(all[t]);
+        attn_context_free(ctx);
+    }
+}
+
 /* after the first rounds nothing is allocated */
 static void test_nothing_is_allocated(void **state)
 {
@@ -198,7 +255,8 @@ static void test_nothing_is_allocated(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_formula), cmocka_unit_test(test_path),
-                                       cmocka_unit_test(test_nothing_is_allocated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_formula),
+                                       cmocka_unit_test(test_path),      cmocka_unit_test(test_wanted),
+                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_nothing_is_allocated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

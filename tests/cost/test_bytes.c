@@ -186,8 +186,26 @@ static void test_passes(void **state)
     EXPECT(8 * 100, table->adam(ctx, NULL, NULL, NULL, NULL, 100, 1, 0, 1, 0, 0, 0, 0, 1)); /* four arrays, read and written */
 }
 
+/* a convolution borrows its gathered rows and their segments with BLAS alone, and says when there is no room for one of them */
+static void test_gathered(void **state)
+{
+    (void)state;
+    const int64_t far = INT64_C(1) << 60;
+    view none = of(far, 1, 0), x = of(64, 1, 1), w = of(0, 1, 1);
+    const attn__convolution strip = {far, 1, 0, {1, ROWS, &whole}}, rows = {1, 1, 0, {1, ROWS, &whole}};
+    for (int32_t backend = ATTN_BACKEND_BLAS; backend <= ATTN_BACKEND_REFERENCE; backend++) {
+        const attn_status status = backend == ATTN_BACKEND_BLAS ? ATTN_ERROR_TOO_LARGE : ATTN_OK;
+        ctx->backend = backend;
+        assert_int_equal(table->convolution(ctx, &x, &w, NULL, &strip, &x), status);
+        assert_int_equal(table->convolution(ctx, &none, &w, NULL, &rows, &none), status);
+        assert_int_equal(table->convolution_back(ctx, &x, &w, &strip, &x, 0, &x, &w, NULL), status);
+        assert_int_equal(table->convolution_back(ctx, &x, &w, &strip, &x, 0, NULL, &w, NULL), status);
+    }
+    ctx->backend = ATTN_BACKEND_BLAS;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_added_to), cmocka_unit_test(test_passes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_added_to), cmocka_unit_test(test_passes), cmocka_unit_test(test_gathered)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

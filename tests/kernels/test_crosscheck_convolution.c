@@ -85,8 +85,33 @@ static void test_convolution(void **state)
     crosscheck_close(&c);
 }
 
+/* what one strip of gathered rows and the segments of the rows would need is counted before anything is read: views without data */
+static void test_too_large(void **state)
+{
+    static const struct {
+        int64_t rows, width, taps;
+    } far[] = {{1, INT64_C(1) << 40, INT64_C(1) << 40}, /* the width of a gathered row */
+               {64, 1, INT64_C(1) << 60},               /* the elements of a strip */
+               {2, 1, INT64_C(1) << 61},                /* its bytes */
+               {INT64_C(1) << 60, 0, 1}};               /* the segment of each row */
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        attn_segment whole = {0, far[i].rows, 0, 0};
+        const attn__convolution shape = {far[i].taps, 1, 0, {1, far[i].rows, &whole}};
+        view x = {.rows = far[i].rows, .heads = 1, .width = far[i].width, .row_stride = far[i].width, .dtype = ATTN_FLOAT32}, dx = x;
+        view w = {.heads = 1, .dtype = ATTN_FLOAT32}, y = {.rows = far[i].rows, .heads = 1, .dtype = ATTN_FLOAT32};
+        assert_int_equal(c.table[RUN_BLAS]->convolution(c.ctx[RUN_BLAS], &x, &w, NULL, &shape, &y), ATTN_ERROR_TOO_LARGE);
+        /* backward gathers what arrives, of the same extents here */
+        assert_int_equal(c.table[RUN_BLAS]->convolution_back(c.ctx[RUN_BLAS], &x, &w, &shape, &x, 0, &dx, NULL, NULL),
+                         ATTN_ERROR_TOO_LARGE);
+    }
+    crosscheck_close(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolution)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolution), cmocka_unit_test(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

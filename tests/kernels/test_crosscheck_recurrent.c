@@ -24,7 +24,8 @@ static const recurrent_shape shapes[] = {
     {16, 6, {0, 0, 1, 0, 2, 0}, 0, 1, 0, 0}, /* more segments than rows */
     {16, 3, {0, 0, 0}, 1, 1, 1, 0},          /* no rows */
     {5, 0, {0}, 0, 1, 0, 0},
-    {9, 30, {50, 3}, 1, 0, 0, 0}, /* one long and many short */
+    {0, 3, {3, 0, 1}, 0, 1, 0, 0}, /* states without columns */
+    {9, 30, {50, 3}, 1, 0, 0, 0},  /* one long and many short */
     {97, 5, {13, 11, 7, 5, 2}, 0, 1, 0, 1},
     {300, 6, {2, 3, 1, 3, 2, 3}, 1, 1, 1, 0}, /* columns cut for few rows */
     {130, 40, {4, 1, 3}, 0, 1, 0, 0},         /* rows and columns cut */
@@ -191,8 +192,62 @@ static void test_arriving(void **state)
     crosscheck_close(&c);
 }
 
+/* what a layer would keep is counted before anything is read: views without data */
+static void test_too_large(void **state)
+{
+    static const struct {
+        int64_t width, first, rest, count;        /* lengths of the first segment and of the others */
+    } far[] = {{0, INT64_C(1) << 62, 0, 1},       /* the steps */
+               {0, (INT64_C(1) << 62) - 2, 0, 2}, /* with the segments */
+               {0, INT64_C(1) << 60, 0, 1},       /* their bytes */
+               {INT64_C(1) << 60, 1, 1, MOST},    /* the states */
+               {INT64_C(1) << 61, 1, 1, 2}};      /* their bytes */
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        attn_segment segments[MOST];
+        int64_t rows = 0;
+        for (int64_t s = 0; s < far[i].count; s++) {
+            segments[s] = (attn_segment){rows, s == 0 ? far[i].first : far[i].rest, 0, s};
+            rows += segments[s].length;
+        }
+        const view at = {.rows = rows, .heads = 1, .width = far[i].width, .row_stride = far[i].width, .dtype = ATTN_FLOAT32};
+        attn__recurrent_arguments a = {.x = at, .weight = at, .output = at, .kind = ATTN_RECURRENT_TANH};
+        a.segments = (attn__segments){far[i].count, rows, segments};
+        assert_int_equal(c.table[RUN_BLAS]->recurrent(c.ctx[RUN_BLAS], &a), ATTN_ERROR_TOO_LARGE);
+        assert_int_equal(c.table[RUN_BLAS]->recurrent_back(c.ctx[RUN_BLAS], &a), ATTN_ERROR_TOO_LARGE);
+    }
+    crosscheck_close(&c);
+}
+
+/* the same of the reference, which has one row of sums, the gradient of the weight, and those of the states of every segment */
+static void test_too_large_reference(void **state)
+{
+    static const struct {
+        int64_t width, count;
+        int32_t kind, back;
+    } far[] = {{INT64_C(1) << 61, 0, ATTN_RECURRENT_LSTM, 0},
+               {INT64_C(1) << 61, 0, ATTN_RECURRENT_LSTM, 1},
+               {INT64_C(1) << 32, 0, ATTN_RECURRENT_TANH, 1},
+               {4, INT64_C(1) << 61, ATTN_RECURRENT_TANH, 1}};
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        for (int run = RUN_FLOAT32; run <= RUN_FLOAT64; run++) {
+            attn__recurrent_arguments a = {.kind = far[i].kind, .segments = {.count = far[i].count}};
+            a.output = (view){.heads = 1, .width = far[i].width, .dtype = run == RUN_FLOAT32 ? ATTN_FLOAT32 : ATTN_FLOAT64};
+            assert_int_equal(far[i].back ? c.table[run]->recurrent_back(c.ctx[run], &a) : c.table[run]->recurrent(c.ctx[run], &a),
+                             ATTN_ERROR_TOO_LARGE);
+        }
+    }
+    crosscheck_close(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_wanted), cmocka_unit_test(test_arriving)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_wanted), cmocka_unit_test(test_arriving),
+                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_too_large_reference)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
