@@ -18,7 +18,7 @@ attn_status BLAS(attention_additive_prepare)(attn_context *ctx, attention_job *j
 /* keys on their side, and the gradient of those */
 int64_t BLAS(attention_additive_room)(const attention_job *job)
 {
-    return job->a == NULL || job->a->score_vector.data == NULL ? 0 : 2 * job->a->query.width * job->stride;
+    return job->a->score_vector.data == NULL ? 0 : 2 * job->a->query.width * job->stride;
 }
 
 static void turn_keys(const attention_job *job, const attention_block *b)
