@@ -254,13 +254,16 @@ static void forwards(int32_t backend, int taped)
 static void triangles(int32_t backend, int taped)
 {
     calls *t = calls_open(backend);
-    attn_attention *layer = NULL, *without = NULL, *narrow = NULL;
+    attn_attention *layer = NULL, *without = NULL, *uneven[3] = {NULL, NULL, NULL};
     attn_attention_options o = options_of(t);
     OK(t->ctx, attn_attention_create(t->ctx, &o, &without));
     o.pair_bias = 1;
     OK(t->ctx, attn_attention_create(t->ctx, &o, &layer));
-    o.output_width = 2;
-    OK(t->ctx, attn_attention_create(t->ctx, &o, &narrow));
+    for (int i = 0; i < 3; i++) { /* one width that is another */
+        attn_attention_options other = o;
+        *(i == 0 ? &other.key_width : i == 1 ? &other.value_width : &other.output_width) = 2;
+        OK(t->ctx, attn_attention_create(t->ctx, &other, &uneven[i]));
+    }
     ROW(t, attn_attention_triangle, triangle);
     arg_context(t);
     arg_handle(t, "layer", ATTENTION, layer, 0);
@@ -273,14 +276,17 @@ static void triangles(int32_t backend, int taped)
     if (taped) t->before = begin;
     check_row(t);
     wrong_pointer(t, 1, without, ATTN_ERROR_BAD_STATE, "pair_bias");
-    wrong_pointer(t, 1, narrow, ATTN_ERROR_BAD_STATE, "widths");
+    for (int i = 0; i < 3; i++) wrong_pointer(t, 1, uneven[i], ATTN_ERROR_BAD_STATE, "widths");
     wrong_pointer(t, 3, FLOATS(t, 3, 2, 4), ATTN_ERROR_SHAPE, "pair");
     wrong_pointer(t, 3, FLOATS(t, 2, 2, 4), ATTN_ERROR_SHAPE, "output");
+    for (int i = 3; i < 7; i += 3) /* a number between one row of the matrix and the next */
+        wrong_pointer(t, i, calls_over(t, ATTN_FLOAT32, 3, (int64_t[]){3, 3, 4}, (int64_t[]){13, 4, 1}, calls_memory(t)), ATTN_ERROR_SHAPE,
+                      "gaps");
     wrong_number(t, 4, 2, ATTN_ERROR_INVALID_ARGUMENT, "axis");
     wrong_number(t, 4, -1, ATTN_ERROR_INVALID_ARGUMENT, "axis");
     attn_attention_free(layer);
     attn_attention_free(without);
-    attn_attention_free(narrow);
+    for (int i = 0; i < 3; i++) attn_attention_free(uneven[i]);
     calls_close(t);
 }
 

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 /* after the headers it needs */
@@ -106,8 +107,40 @@ static void test_refusals(void **state)
     attn_context_free(ctx);
 }
 
+/* a file may have types that nothing here computes with: they are named, and what is beside them can be read */
+static void test_other_types(void **state)
+{
+    static const char *const types[3] = {"BOOL", "I16", "F8_E4M3"};
+    static const int sizes[3] = {1, 2, 1};
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    for (int i = 0; i < 3; i++) {
+        attn_tensor *t = NULL;
+        char header[160] = "";
+        FILE *file = fopen(PATH, "wb");
+        assert_non_null(file);
+        unsigned char length[8] = {0}, data[8] = {3, 0, 0, 0};
+        int bytes = snprintf(header, sizeof header,
+                             "{\"known\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                             "\"other\":{\"dtype\":\"%s\",\"shape\":[2],\"data_offsets\":[4,%d]}}",
+                             types[i], 4 + 2 * sizes[i]);
+        length[0] = (unsigned char)bytes;
+        assert_true(fwrite(length, 1, 8, file) == 8 && fwrite(header, 1, (size_t)bytes, file) == (size_t)bytes);
+        assert_true(fwrite(data, 1, (size_t)(4 + 2 * sizes[i]), file) == (size_t)(4 + 2 * sizes[i]));
+        assert_int_equal(fclose(file), 0);
+        FAILS(ctx, attn_file_read_tensor(ctx, PATH, "other", &t), ATTN_ERROR_DTYPE,
+              "\"other\" has elements of a type that libattn does not compute with");
+        assert_null(t);
+        OK(ctx, attn_file_read_tensor(ctx, PATH, "known", &t));
+        assert_int_equal(*(const int32_t *)attn_tensor_data_const(t), 3);
+        attn_tensor_free(t);
+    }
+    unlink(PATH);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_read), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_read), cmocka_unit_test(test_refusals), cmocka_unit_test(test_other_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,7 @@ static const pruned_case pruned_cases[] = {
      {{1, 0, 3}, {1, 0, 2}, {1, 1, 0}, {1, 1, 1}}},
     {"parallel, one key head less", {0, 2}, 4, 2, 0, 0, ATTN_POSITIONS_ROTARY, 0, 0, 1, 1, 0, 1, 2, {{1, 1, 2}, {1, 1, 3}}},
     {"a decoder of another width", {1, 1}, 4, 4, 12, 3, ATTN_POSITIONS_SINUSOIDAL, 0, 0, 0, 0, 0, 0, 2, {{1, 0, 1}, {0, 0, 3}}},
+    {"an encoder alone", {2, 0}, 4, 2, 0, 0, ATTN_POSITIONS_SINUSOIDAL, 0, 0, 0, 0, 0, 0, 2, {{0, 1, 0}, {0, 1, 1}}},
 };
 enum { PRUNED_CASES = sizeof pruned_cases / sizeof *pruned_cases };
 

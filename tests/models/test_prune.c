@@ -165,34 +165,42 @@ static void test_one_by_one(void **state)
 static void test_refusals(void **state)
 {
     static const struct {
-        int64_t key_heads, count, heads[4][3];
+        int64_t encoder, decoder, key_heads, count, heads[4][3];
         attn_status status;
         const char *word;
     } cases[] = {
-        {4, 1, {{2, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "heads: got [2, 0, 0] at entry 0"},
-        {4, 1, {{0, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "a stack of the model"},
-        {4, 2, {{1, 1, 0}, {1, 2, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "heads: got [1, 2, 0] at entry 1"},
-        {4, 1, {{1, -1, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "a layer of that stack"},
-        {4, 1, {{1, 0, 4}}, ATTN_ERROR_INVALID_ARGUMENT, "a head of that layer"},
-        {4, 1, {{1, 0, -1}}, ATTN_ERROR_INVALID_ARGUMENT, "a head of that layer"},
-        {4, 2, {{1, 0, 2}, {1, 0, 2}}, ATTN_ERROR_INVALID_ARGUMENT, "twice"},
-        {4, 4, {{1, 1, 0}, {1, 1, 1}, {1, 1, 3}, {1, 1, 2}}, ATTN_ERROR_INVALID_ARGUMENT, "all of decoder layer 1"},
-        {4, 0, {{0, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "count"},
-        {2, 1, {{1, 0, 1}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 2 heads"},
-        {2, 2, {{1, 0, 1}, {1, 0, 2}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 2 heads"},
-        {1, 2, {{1, 0, 0}, {1, 0, 1}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 4 heads"},
+        {0, 2, 4, 1, {{2, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "heads: got [2, 0, 0] at entry 0"},
+        {0, 2, 4, 1, {{0, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "a stack of the model"},
+        {0, 2, 4, 2, {{1, 1, 0}, {1, 2, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "heads: got [1, 2, 0] at entry 1"},
+        {0, 2, 4, 1, {{1, -1, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "a layer of that stack"},
+        {0, 2, 4, 1, {{1, 0, 4}}, ATTN_ERROR_INVALID_ARGUMENT, "a head of that layer"},
+        {0, 2, 4, 1, {{1, 0, -1}}, ATTN_ERROR_INVALID_ARGUMENT, "a head of that layer"},
+        {0, 2, 4, 2, {{1, 0, 2}, {1, 0, 2}}, ATTN_ERROR_INVALID_ARGUMENT, "twice"},
+        {0, 2, 4, 4, {{1, 1, 0}, {1, 1, 1}, {1, 1, 3}, {1, 1, 2}}, ATTN_ERROR_INVALID_ARGUMENT, "all of decoder layer 1"},
+        {0, 2, 4, 0, {{0, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "count"},
+        {0, 2, 2, 1, {{1, 0, 1}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 2 heads"},
+        {0, 2, 2, 2, {{1, 0, 1}, {1, 0, 2}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 2 heads"},
+        {0, 2, 1, 2, {{1, 0, 0}, {1, 0, 1}}, ATTN_ERROR_UNSUPPORTED, "whole groups of the 4 heads"},
+        {2, 0, 4, 1, {{1, 0, 0}}, ATTN_ERROR_INVALID_ARGUMENT, "a stack of the model"},
+        {2, 0, 4, 4, {{0, 1, 0}, {0, 1, 1}, {0, 1, 3}, {0, 1, 2}}, ATTN_ERROR_INVALID_ARGUMENT, "all of encoder layer 1"},
+        {2, 0, 2, 1, {{0, 1, 1}}, ATTN_ERROR_UNSUPPORTED, "a part of a group of encoder layer 1"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         test_allocator allocator = {0};
         attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
-        attn_transformer_options o = model_options(0, 2);
+        attn_transformer_options o = model_options(cases[i].encoder, cases[i].decoder);
         o.width = 16;
         o.heads = 4;
         o.key_heads = cases[i].key_heads;
         attn_transformer *whole = model_create(ctx, &o), *out = whole;
         FAILS(ctx, attn_transformer_prune_heads(ctx, whole, cases[i].count, &cases[i].heads[0][0], &out), cases[i].status, cases[i].word);
         assert_null(out);
+        int64_t list[4], listed = 0;
+        const int32_t has = cases[i].encoder > 0 ? 0 : 1;
+        OK(ctx, attn_transformer_heads(ctx, whole, has, 1, 4, list, &listed));
+        assert_int_equal(listed, 4);
+        FAILS(ctx, attn_transformer_heads(ctx, whole, !has, 0, 4, list, &listed), ATTN_ERROR_INVALID_ARGUMENT, "a stack of the model");
         attn_transformer_free(whole);
         attn_context_free(ctx);
         assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);

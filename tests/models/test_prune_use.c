@@ -47,14 +47,15 @@ static void test_files(void **state)
     attn_context_free(ctx);
 }
 
-/* the parameters of a model, with another word about its heads */
-static void claim(attn_context *ctx, const attn_transformer *model, const char *options, const char *heads)
+/* the parameters of a model, with another word about its heads; counters: of a checkpoint, or NULL */
+static void claim(attn_context *ctx, const attn_transformer *model, const char *options, const char *heads, const char *counters)
 {
     const attn_parameters *set = attn_transformer_parameters(model);
     attn__writer *writer = NULL;
     OK(ctx, attn__writer_create(ctx, &writer));
     OK(ctx, attn__writer_metadata(ctx, writer, "attn.options", options));
     OK(ctx, attn__writer_metadata(ctx, writer, "attn.heads", heads));
+    if (counters != NULL) OK(ctx, attn__writer_metadata(ctx, writer, "attn.trainer", counters));
     for (int64_t i = 0; i < set->count; i++) {
         const attn__parameter *p = &set->at[i];
         OK(ctx, attn__writer_tensor(ctx, writer, p->name, set->dtype, p->rank, p->shape, attn__parameters_view(set, i).data));
@@ -112,7 +113,7 @@ static void test_claims(void **state)
         claim(
             ctx, pruned,
             "{\"encoder_layers\":0,\"decoder_layers\":2,\"width\":16,\"heads\":4,\"key_heads\":2,\"feed_forward\":12,\"source_vocabulary\":11}",
-            cases[i].heads);
+            cases[i].heads, NULL);
         FAILS(ctx, attn_transformer_load(ctx, PATH, NULL, &got), cases[i].status, cases[i].word);
         assert_true((got != NULL) == (cases[i].status == ATTN_OK));
         attn_transformer_free(got);
@@ -124,6 +125,41 @@ static void test_claims(void **state)
     assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
 }
 
+/* layers may stand in any order */
+static void test_claims_order(void **state)
+{
+    static const char *const orders[3] = {
+        "{\"encoder.layers.0\":[1],\"encoder.layers.1\":[0],\"decoder.layers.0\":[0],\"decoder.layers.1\":[1]}",
+        "{\"decoder.layers.1\":[1],\"decoder.layers.0\":[0],\"encoder.layers.1\":[0],\"encoder.layers.0\":[1]}",
+        "{\"decoder.layers.0\":[0],\"encoder.layers.1\":[0],\"decoder.layers.1\":[1],\"encoder.layers.0\":[1]}"};
+    static const int64_t gone[4][3] = {{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 0}};
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    const attn_transformer_options o = model_options(2, 2);
+    attn_transformer *whole = model_create(ctx, &o), *pruned = NULL;
+    char options[2048];
+    int64_t bytes;
+    assert_int_equal(o.heads, 2);
+    OK(ctx, attn_transformer_prune_heads(ctx, whole, 4, &gone[0][0], &pruned));
+    OK(ctx, attn_transformer_save(ctx, whole, 0, NULL, NULL, PATH));
+    OK(ctx, attn_file_metadata(ctx, PATH, "attn.options", sizeof options, options, &bytes));
+    for (int i = 0; i < 3; i++) {
+        attn_transformer *got = NULL;
+        claim(ctx, pruned, options, orders[i], NULL);
+        OK(ctx, attn_transformer_load(ctx, PATH, NULL, &got));
+        for (int l = 0; l < 4; l++) {
+            int64_t head = -1, count = 0;
+            OK(ctx, attn_transformer_heads(ctx, got, (int32_t)gone[l][0], gone[l][1], 1, &head, &count));
+            assert_true(count == 1 && head == 1 - gone[l][2]);
+        }
+        attn_transformer_free(got);
+    }
+    remove(PATH);
+    attn_transformer_free(whole);
+    attn_transformer_free(pruned);
+    attn_context_free(ctx);
+}
+
 /* token by token from the caches, as from the beginning */
 static void test_generation(void **state)
 {
@@ -131,6 +167,7 @@ static void test_generation(void **state)
     (void)state;
     for (int i = 0; i < PRUNED_CASES; i++) {
         const pruned_case *c = &pruned_cases[i];
+        if (c->layers[1] == 0) continue; /* nothing to generate with */
         attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 2, 0);
         attn_transformer_options o = pruned_options(c, ATTN_FLOAT32);
         attn_generator_options g;
@@ -258,6 +295,67 @@ static void test_training(void **state)
     remove(PATH);
 }
 
+static attn_trainer *trainer_of(attn_context *ctx, attn_transformer *model)
+{
+    attn_trainer_options t;
+    attn_optimizer_options optimizer;
+    attn_schedule_options s;
+    attn_trainer *trainer = NULL;
+    OK(ctx, attn_trainer_options_init(&t, sizeof t));
+    OK(ctx, attn_optimizer_options_init(&optimizer, sizeof optimizer));
+    OK(ctx, attn_schedule_options_init(&s, sizeof s));
+    s.schedule = ATTN_SCHEDULE_CONSTANT;
+    s.rate = 1e-2;
+    OK(ctx, attn_trainer_create(ctx, model, NULL, &optimizer, &s, &t, &trainer));
+    return trainer;
+}
+
+/* a checkpoint's heads must be the model's: how many layers lost some, of which stack, which layer, how many heads, and which */
+static void test_checkpoint_heads(void **state)
+{
+    static const int64_t gone[3] = {1, 0, 1};
+    static const struct {
+        int64_t count, gone[2][3];
+        attn_status status;
+    } others[7] = {{1, {{1, 0, 1}}, ATTN_OK},
+                   {2, {{1, 0, 1}, {1, 1, 1}}, ATTN_ERROR_MISMATCH},
+                   {2, {{0, 0, 1}, {1, 0, 1}}, ATTN_ERROR_MISMATCH},
+                   {1, {{0, 0, 1}}, ATTN_ERROR_MISMATCH},
+                   {1, {{1, 1, 1}}, ATTN_ERROR_MISMATCH},
+                   {2, {{1, 0, 1}, {1, 0, 2}}, ATTN_ERROR_MISMATCH},
+                   {1, {{1, 0, 2}}, ATTN_ERROR_MISMATCH}};
+    char options[2048], counters[512];
+    int64_t bytes;
+    test_allocator allocator = {0};
+    (void)state;
+    attn_context *ctx = model_context_counted(&allocator, ATTN_BACKEND_BLAS, 1);
+    attn_transformer_options o = model_options(2, 2);
+    o.width = 12;
+    o.heads = 3;
+    attn_transformer *whole = model_create(ctx, &o), *model = NULL;
+    OK(ctx, attn_transformer_prune_heads(ctx, whole, 1, gone, &model));
+    attn_trainer *trainer = trainer_of(ctx, model);
+    OK(ctx, attn_trainer_save(ctx, trainer, 0, NULL, NULL, PATH));
+    for (int i = 0; i < 7; i++) {
+        attn_transformer *other = NULL;
+        OK(ctx, attn_transformer_prune_heads(ctx, whole, others[i].count, &others[i].gone[0][0], &other));
+        attn_trainer *reader = trainer_of(ctx, other);
+        FAILS(ctx, attn_trainer_restore(ctx, reader, PATH), others[i].status, others[i].status == ATTN_OK ? "" : "other heads");
+        attn_trainer_free(reader);
+        attn_transformer_free(other);
+    }
+    OK(ctx, attn_file_metadata(ctx, PATH, "attn.options", sizeof options, options, &bytes));
+    OK(ctx, attn_file_metadata(ctx, PATH, "attn.trainer", sizeof counters, counters, &bytes));
+    claim(ctx, model, options, "{\"decoder.layers.0\":[2,0]}", counters); /* heads that no model has */
+    FAILS(ctx, attn_trainer_restore(ctx, trainer, PATH), ATTN_ERROR_BAD_FILE, "rising");
+    remove(PATH);
+    attn_trainer_free(trainer);
+    attn_transformer_free(model);
+    attn_transformer_free(whole);
+    attn_context_free(ctx);
+    assert_true(allocator.wrong == 0 && allocator.live_pointers == 0);
+}
+
 /* the report of a model that is there knows what is gone from it */
 static void test_cost(void **state)
 {
@@ -330,7 +428,9 @@ static void test_inspect(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_files),    cmocka_unit_test(test_claims), cmocka_unit_test(test_generation),
-                                       cmocka_unit_test(test_training), cmocka_unit_test(test_cost),   cmocka_unit_test(test_inspect)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_files),        cmocka_unit_test(test_claims),
+                                       cmocka_unit_test(test_claims_order), cmocka_unit_test(test_generation),
+                                       cmocka_unit_test(test_training),     cmocka_unit_test(test_checkpoint_heads),
+                                       cmocka_unit_test(test_cost),         cmocka_unit_test(test_inspect)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

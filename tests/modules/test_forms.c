@@ -46,6 +46,9 @@ static void test_options(void **state)
         attn_attention_free(layer_of(&o));
         o.score = ATTN_SCORE_ADDITIVE;
         refused(&o, ATTN_ERROR_UNSUPPORTED, "options.score");
+        o = options_of(form);
+        o.pair_bias = 1;
+        refused(&o, ATTN_ERROR_UNSUPPORTED, "options.pair_bias");
         for (int32_t positions = ATTN_POSITIONS_T5; positions <= ATTN_POSITIONS_RELATIVE; positions++) {
             o = options_of(form);
             o.positions = positions;

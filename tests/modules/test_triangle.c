@@ -12,7 +12,7 @@
 /* Triangle attention against its formula in plain loops, around both nodes; its gradients against differences; BLAS against the reference. */
 enum { WIDTH = 6, HEADS = 2, SIZE = 3 };
 
-static attn_attention_options options_of(int32_t dtype, int gated)
+static attn_attention_options options_of(int32_t dtype, int gated, int alibi)
 {
     attn_attention_options o;
     assert_int_equal(attn_attention_options_init(&o, sizeof o), ATTN_OK);
@@ -21,6 +21,7 @@ static attn_attention_options options_of(int32_t dtype, int gated)
     o.query_width = WIDTH;
     o.pair_bias = 1;
     o.gated_output = gated;
+    o.positions = alibi ? ATTN_POSITIONS_ALIBI : ATTN_POSITIONS_NONE;
     return o;
 }
 
@@ -59,8 +60,8 @@ static void entry(const attn_tensor *pair, int64_t n, int axis, int64_t i, int64
     for (int64_t c = 0; c < WIDTH; c++) x[c] = model_get(pair, ((axis ? j : i) * n + (axis ? i : j)) * WIDTH + c);
 }
 
-/* algorithms 13 and 14, without the norm before them: seen(k) tells which entries of a row count */
-static void formula(attn_parameters *set, const attn_tensor *pair, int64_t n, int axis, int gated, int64_t hidden, double *out)
+/* algorithms 13 and 14, without the norm before them, and ALiBi beside the third edge; hidden: an entry that no row counts, or -1 */
+static void formula(attn_parameters *set, const attn_tensor *pair, int64_t n, int axis, int gated, int alibi, int64_t hidden, double *out)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
@@ -76,7 +77,8 @@ static void formula(attn_parameters *set, const attn_tensor *pair, int64_t n, in
                     for (int64_t c = h * SIZE; c < (h + 1) * SIZE; c++)
                         score += affine(set, "query.weight", "query.bias", c, here, WIDTH) *
                                  affine(set, "key.weight", "key.bias", c, there, WIDTH);
-                    double weight = exp(score / sqrt(SIZE) + affine(set, "pair.weight", NULL, h, third, WIDTH));
+                    double far = alibi ? pow(2, -8.0 * (double)(h + 1) / HEADS) * fabs((double)(j - k)) : 0;
+                    double weight = exp(score / sqrt(SIZE) - far + affine(set, "pair.weight", NULL, h, third, WIDTH));
                     total += weight;
                     for (int64_t c = 0; c < SIZE; c++)
                         sum[c] += weight * affine(set, "value.weight", "value.bias", h * SIZE + c, there, WIDTH);
@@ -96,11 +98,11 @@ static void test_formula(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {1, 2, 5};
-    for (int which = 0; which < 24; which++) {
+    for (int which = 0; which < 48; which++) {
         const int64_t n = sizes[which % 3];
-        const int axis = which / 3 % 2, gated = which / 6 % 2, masked = which >= 12 && n > 1;
+        const int axis = which / 3 % 2, gated = which / 6 % 2, masked = which / 12 % 2 && n > 1, alibi = which >= 24;
         attn_context *ctx = model_context(ATTN_BACKEND_REFERENCE, 1, 0);
-        const attn_attention_options o = options_of(ATTN_FLOAT64, gated);
+        const attn_attention_options o = options_of(ATTN_FLOAT64, gated, alibi);
         attn_attention *layer = NULL;
         attn_mask *mask = NULL;
         OK(ctx, attn_attention_create(ctx, &o, &layer));
@@ -116,11 +118,11 @@ static void test_formula(void **state)
             OK(ctx, attn_mask_boolean(ctx, allowed, &mask));
         }
         OK(ctx, attn_attention_triangle(ctx, layer, NULL, pair, axis, mask, y));
-        formula(attn_attention_parameters(layer), pair, n, axis, gated, masked ? 1 : -1, want);
+        formula(attn_attention_parameters(layer), pair, n, axis, gated, alibi, masked ? 1 : -1, want);
         for (int64_t e = 0; e < model_elements(y); e++)
             if (!(fabs(model_get(y, e) - want[e]) < 1e-12))
-                fail_msg("n %d, axis %d, gated %d: element %d is %.15g, expected %.15g", (int)n, axis, gated, (int)e, model_get(y, e),
-                         want[e]);
+                fail_msg("n %d, axis %d, gated %d, ALiBi %d: element %d is %.15g, expected %.15g", (int)n, axis, gated, alibi, (int)e,
+                         model_get(y, e), want[e]);
         free(want);
         attn_tensor_free(pair);
         attn_tensor_free(y);
@@ -165,7 +167,7 @@ static void test_gradients(void **state)
     (void)state;
     for (int32_t axis = 0; axis < 2; axis++) {
         const int64_t n = 3;
-        const attn_attention_options o = options_of(ATTN_FLOAT64, 1);
+        const attn_attention_options o = options_of(ATTN_FLOAT64, 1, axis);
         scene s = {.ctx = model_context(ATTN_BACKEND_REFERENCE, 1, 0), .axis = axis};
         attn_tape *tape = NULL;
         attn_gradients *gradients = NULL;
@@ -201,7 +203,7 @@ static void test_gradients(void **state)
 static void both(int32_t backend, int32_t threads, int64_t n, int32_t axis, attn_tensor *out[2], attn_context **kept)
 {
     attn_context *ctx = model_context(backend, threads, 0);
-    const attn_attention_options o = options_of(ATTN_FLOAT32, 1);
+    const attn_attention_options o = options_of(ATTN_FLOAT32, 1, n > 7);
     attn_attention *layer = NULL;
     attn_tape *tape = NULL;
     attn_gradients *gradients = NULL;
