@@ -142,11 +142,22 @@ static void test_expectations(void **state)
     EXPECT_OK(attn__expect_apart(f->ctx, "output", &v, "query", &apart));
 }
 
+/* bytes past 63 bits are the largest number, wherever the product passes them */
+static void test_most_bytes(void **state)
+{
+    const int64_t half = INT64_C(1) << 62, many = INT64_C(1) << 40;
+    const attn__view rows = {NULL, half, 4, 1, 4, 1, ATTN_FLOAT32, 0}, wide = {NULL, many, 1, many, many, 0, ATTN_FLOAT32, 0},
+                     bytes = {NULL, half, 1, 1, 1, 0, ATTN_FLOAT32, 0}, fits = {NULL, many, 2, 3, 6, 3, ATTN_FLOAT32, 0};
+    (void)state;
+    assert_true(attn__view_bytes(&rows) == INT64_MAX && attn__view_bytes(&wide) == INT64_MAX && attn__view_bytes(&bytes) == INT64_MAX);
+    assert_true(attn__view_bytes(&fits) == 24 * many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reshaping), cmocka_unit_test(test_overlap),  FIXTURE_TEST(test_rows),
-        FIXTURE_TEST(test_heads),         FIXTURE_TEST(test_expectations),
+        cmocka_unit_test(test_reshaping), cmocka_unit_test(test_overlap), cmocka_unit_test(test_most_bytes),
+        FIXTURE_TEST(test_rows),          FIXTURE_TEST(test_heads),       FIXTURE_TEST(test_expectations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
