@@ -71,11 +71,9 @@ static int tell(evaluation_run *r)
     attn_pairs_options o;
     attn_batch batch;
     int64_t classes = attn_vocabulary_size(r->model.vocabularies.target) + 1;
-    attn_status status = attn_pairs_options_init(&o, sizeof o);
+    attn_status status = pair_options(&r->model.vocabularies, &o);
     o.order = ATTN_ORDER_SEQUENTIAL;
     o.batch = r->wanted->batch;
-    o.source_stop = (int32_t)attn_vocabulary_size(r->model.vocabularies.source);
-    o.start = o.stop = (int32_t)(classes - 1);
     if (status == ATTN_OK)
         status = attn_dataset_pairs(r->model.ctx, r->source.count, r->source.tokens, r->source.ends, r->target.tokens, r->target.ends, &o,
                                     &r->data);

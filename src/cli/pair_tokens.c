@@ -97,6 +97,14 @@ void free_vocabularies(pair_vocabularies *v)
     *v = (pair_vocabularies){NULL, NULL, NULL, NULL};
 }
 
+attn_status pair_options(const pair_vocabularies *v, attn_pairs_options *out)
+{
+    attn_status status = attn_pairs_options_init(out, sizeof *out);
+    out->source_stop = (int32_t)attn_vocabulary_size(v->source);
+    out->start = out->stop = (int32_t)attn_vocabulary_size(v->target);
+    return status;
+}
+
 static int encode_line(attn_context *ctx, const attn_vocabulary *vocabulary, const pair_text *pairs, int64_t p, int target, pair_ids *out)
 {
     const pair_line *line = &pairs->at[p];

@@ -21,6 +21,9 @@ int read_vocabularies(attn_context *ctx, const char *place, char *source_text, c
 int load_vocabularies(attn_context *ctx, const char *place, const attn_transformer *model, pair_vocabularies *out);
 void free_vocabularies(pair_vocabularies *vocabularies);
 
+/* The defaults of a data set of pairs, with these tokens past the vocabularies. */
+attn_status pair_options(const pair_vocabularies *vocabularies, attn_pairs_options *out);
+
 /* Ids of one side of all pairs: those of pair p end at ends[p]. */
 typedef struct pair_ids {
     int32_t *tokens;

@@ -81,7 +81,8 @@ static void add_model(const attn_transformer *model, const attn_transformer *mea
         attn_tensor *target = attn_parameters_tensor(to, i);
         const float *x = attn_tensor_data_const(attn_parameters_tensor(from, i));
         float *y = attn_tensor_data(target);
-        for (int64_t e = 0; e < elements(target); e++) y[e] = number == 1 ? x[e] : y[e] + (x[e] - y[e]) * part;
+        const int64_t count = elements(target);
+        for (int64_t e = 0; e < count; e++) y[e] = number == 1 ? x[e] : y[e] + (x[e] - y[e]) * part;
     }
 }
 

@@ -88,13 +88,11 @@ static attn_status make_sets(train_run *run, const pair_ids *source, const pair_
 {
     const train_settings *s = &run->settings;
     attn_pairs_options o;
-    attn_status status = attn_pairs_options_init(&o, sizeof o);
+    attn_status status = pair_options(&run->vocabularies, &o);
     o.batch = s->batch;
     o.batch_tokens = s->batch_tokens;
     o.bucket = s->bucket;
     o.seed = s->seed;
-    o.source_stop = (int32_t)(run->source_vocabulary - 1);
-    o.start = o.stop = (int32_t)(run->target_vocabulary - 1);
     if (status == ATTN_OK)
         status = attn_dataset_pairs(run->ctx, source->count, source->tokens, source->ends, target->tokens, target->ends, &o, &run->data);
     o.order = ATTN_ORDER_SEQUENTIAL;

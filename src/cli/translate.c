@@ -9,10 +9,9 @@ typedef struct session {
     const translator *t;
     const pair_ids *sources;
     attn_generator *generator;
-    int64_t sequences; /* of the generator */
-    int64_t *which;    /* [batch]: the sources of the batch, those that are not empty */
-    int32_t *tokens;   /* source tokens of a batch; or a target */
-    int64_t room;
+    int64_t sequences;                  /* of the generator */
+    int64_t *which;                     /* [batch]: the sources of the batch, those that are not empty */
+    int32_t *tokens;                    /* source tokens of a batch; or a target */
     int32_t *first, *finished, *newest; /* [batch] each: the start token, and what a step gives */
     int64_t *lengths;                   /* [batch] */
 } session;
@@ -132,7 +131,7 @@ int translate(const translator *t, const pair_ids *sources, translation_taker *t
 {
     int64_t batch = t->batch < sources->count ? t->batch : sources->count, longest = sources->longest + 1;
     int64_t room = batch * longest > t->context + 1 ? batch * longest : t->context + 1;
-    session s = {.t = t, .sources = sources, .room = room};
+    session s = {.t = t, .sources = sources};
     s.tokens = malloc((size_t)room * sizeof *s.tokens);
     s.which = malloc((size_t)batch * sizeof *s.which);
     s.lengths = malloc((size_t)batch * sizeof *s.lengths);
