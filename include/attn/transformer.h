@@ -17,6 +17,11 @@ enum { ATTN_PLACEMENT_POST = 0, ATTN_PLACEMENT_PRE = 1 };
    share a table; not looked at unless there are both. */
 enum { ATTN_TIE_NONE = 0, ATTN_TIE_OUTPUT = 1, ATTN_TIE_SOURCE = 2 };
 
+/* What a layer is made of: attention, or recurrence (1.1) over tanh or LSTM layers (attn_recurrent). A recurrent decoder with attention
+   (1.4) to (1.7): h_t = f(h_t-1, [y_t-1; c_t-1]) layer over layer, c_t the attention of the last layer's h_t over the encoder's rows, the rows before
+   the output tanh(W [h_t; c_t] + b) (Luong et al. 2015); its first state is tanh(W z + b) of the encoder's last one z. Since: 0.0.2 */
+enum { ATTN_RECURRENCE_NONE = 0, ATTN_RECURRENCE_TANH = 1, ATTN_RECURRENCE_LSTM = 2 };
+
 /* One struct for all models; encoders and decoders of their own read what concerns them. The default of each field ends its line. Sizes are
    1 to 2^31 - 1. Options of parts that are not there are checked for range and otherwise not looked at. Since: 0.0.1 */
 typedef struct attn_transformer_options {
@@ -81,6 +86,12 @@ typedef struct attn_transformer_options {
     double rotary_low;        /* 1 */
     double rotary_high;       /* 32 */
     double rotary_magnitude;  /* 0 */
+    /* Recurrent models, which attention came from, under the same handle: their layers take the place of attention's, everything else (tables,
+       output, loss, trainer, generator, files) is the same. heads, feed-forwards, norms of layers and masks are not there then. */
+    int32_t recurrence;        /* ATTN_RECURRENCE_*; NONE */
+    int32_t both_ways;         /* 1: the encoder reads each sequence in both directions, half of its width each (Bahdanau et al. 2015); 1 */
+    int32_t decoder_attention; /* 0: the decoder knows the encoder's last state alone (Sutskever et al. 2014); 1 */
+    int32_t decoder_score;     /* ATTN_SCORE_*; those of products without a matrix need width = decoder_width; ADDITIVE */
 } attn_transformer_options;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */

@@ -105,4 +105,12 @@ attn_status attn__multiply_elements(attn_context *ctx, attn_tape *tape, const at
 attn_status attn__transpose(attn_context *ctx, attn_tape *tape, const attn__value *x, attn__value *y);
 attn_status attn__concatenate(attn_context *ctx, attn_tape *tape, int32_t count, const attn__value *const *parts,
                               attn__value *y); /* along columns */
+/* y[i] = x[row[i]] */
+attn_status attn__gather_rows(attn_context *ctx, attn_tape *tape, const attn__value *x, const int64_t *row, attn__value *y);
+/* y[row[i]] = value[i], for all parts; each row of y is in one of them. The numbers of the rows outlive the record. */
+typedef struct attn__row_part {
+    attn__value value;
+    const int64_t *row;
+} attn__row_part;
+attn_status attn__join_rows(attn_context *ctx, attn_tape *tape, int64_t count, const attn__row_part *parts, attn__value *y);
 #endif

@@ -23,15 +23,21 @@ static const char *const placements[] = {"after each part", "before each part"};
 static const char *const activations[] = {"identity", "ReLU", "GELU", "GELU (tanh)", "Swish", "sigmoid", "tanh"};
 static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary", "T5 (relative)", "ALiBi", "relative"};
 static const char *const ties[] = {"none", "output with input", "source with target", "output, source and target"};
+static const char *const recurrences[] = {"", "tanh", "LSTM"};
+static const char *const scores[] = {"dot", "scaled dot", "bilinear", "additive"};
 static const char *const starts[] = {"Xavier", "scaled normal"};
 
 #define ROW(label, kind, field, words) \
     { \
 #field, label, kind, offsetof(attn_transformer_options, field), words \
     }
-static const row rows[] = {ROW("encoder layers", ROW_SIZE, encoder_layers, NULL),
+static const row rows[] = {ROW("recurrent layers", ROW_WORD, recurrence, recurrences),
+                           ROW("encoder layers", ROW_SIZE, encoder_layers, NULL),
                            ROW("decoder layers", ROW_SIZE, decoder_layers, NULL),
                            ROW("width", ROW_SIZE, width, NULL),
+                           ROW("encoder both ways", ROW_YES, both_ways, NULL),
+                           ROW("decoder attends", ROW_YES, decoder_attention, NULL),
+                           ROW("scores", ROW_WORD, decoder_score, scores),
                            ROW("heads", ROW_SIZE, heads, NULL),
                            ROW("key and value heads", ROW_SIZE, key_heads, NULL),
                            ROW("head size", ROW_SIZE, head_size, NULL),
@@ -80,11 +86,49 @@ static double value_of(const row *r, const attn_transformer_options *o)
     return memcpy(&code, at, sizeof code), (double)code;
 }
 
+static int is_one_of(const char *key, const char *const *keys)
+{
+    while (*keys != NULL && strcmp(*keys, key) != 0) keys++;
+    return *keys != NULL;
+}
+
+/* of Transformers alone, of recurrent models alone, of such with both parts */
+static int is_of_other(const char *key, const attn_transformer_options *o)
+{
+    static const char *const attention[] = {"heads",
+                                            "key_heads",
+                                            "head_size",
+                                            "feed_forward",
+                                            "decoder_heads",
+                                            "decoder_feed_forward",
+                                            "norm",
+                                            "norm_placement",
+                                            "final_norm",
+                                            "norm_epsilon",
+                                            "activation",
+                                            "gated",
+                                            "learned_beta",
+                                            "parallel_block",
+                                            "attention_bias",
+                                            "feed_forward_bias",
+                                            "norm_bias",
+                                            "dropout_activation",
+                                            NULL};
+    static const char *const recurrent[] = {"recurrence", "both_ways", "decoder_attention", "decoder_score", NULL};
+    const int both = o->encoder_layers > 0 && o->decoder_layers > 0;
+    if (o->recurrence == ATTN_RECURRENCE_NONE) return is_one_of(key, recurrent);
+    if (strcmp(key, "both_ways") == 0) return o->encoder_layers == 0;
+    if (strcmp(key, "decoder_attention") == 0) return !both;
+    if (strcmp(key, "decoder_score") == 0 || strcmp(key, "dropout_attention") == 0) return !both || !o->decoder_attention;
+    return is_one_of(key, attention);
+}
+
 /* options that say nothing here: parts that are absent, sizes that are those of the other side */
 static int is_silent(const row *r, const attn_transformer_options *o)
 {
     double value = value_of(r, o);
     int both = o->encoder_layers > 0 && o->decoder_layers > 0;
+    if (is_of_other(r->key, o)) return 1;
     if (strncmp(r->key, "decoder_", 8) == 0 && strcmp(r->key, "decoder_layers") != 0) return !both || value < 0;
     if (strcmp(r->key, "source_vocabulary") == 0 && o->encoder_layers == 0) return o->target_vocabulary >= 0;
     if (strcmp(r->key, "initialisation_scale") == 0) return o->initialisation == ATTN_INITIALISATION_XAVIER;

@@ -12,6 +12,9 @@ static const char *const activations[] = {"relu",  "gelu",  "gelu-tanh",  "swish
                                           "reglu", "geglu", "geglu-tanh", "swiglu", "glu",     NULL};
 static const char *const placements[] = {"post", "pre", NULL};
 static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary", "t5", "alibi", "relative", NULL};
+static const char *const models[] = {"transformer", "recurrent", NULL};
+static const char *const cells[] = {"tanh", "lstm", NULL};
+static const char *const scores[] = {"dot", "scaled-dot", "bilinear", "additive", "none", NULL};
 static const char *const ties[] = {"none", "output", NULL};
 static const char *const optimizers[] = {"adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "monograph", "linear", "cosine", "inverse-sqrt", NULL};
@@ -37,6 +40,13 @@ static const flag flags[] = {
 
     {"preset", FLAG_TEXT, FLAG_KEPT, AT(preset), "NAME", NULL, "default gpt-char; g2p",
      "a known model to start from; the flags below change it", "The model (what is not given is the preset's)", NULL, 0, 0},
+    {"model", FLAG_CHOICE, FLAG_MODEL, AT(model), "NAME", NULL, NULL,
+     "what layers are made of; recurrent: the preset is lstm-attention where none is given", NULL, models, 0, 0},
+    {"cell", FLAG_CHOICE, FLAG_MODEL, AT(cell), "NAME", NULL, NULL, "of recurrent layers", NULL, cells, 0, 0},
+    {"score", FLAG_CHOICE, FLAG_MODEL, AT(score), "NAME", NULL, NULL,
+     "of a recurrent decoder's attention; none: it knows the encoder's last state alone", NULL, scores, 0, 0},
+    {"one-way", FLAG_SWITCH, FLAG_MODEL, AT(one_way), "", NULL, NULL, "recurrent: the encoder reads from first to last alone", NULL, NULL,
+     0, 0},
     {"layers", FLAG_INTEGER, FLAG_MODEL, AT(layers), "N", NULL, NULL, "decoder layers; of the encoder too", NULL, NULL, 1, 10000},
     {"encoder-layers", FLAG_INTEGER, FLAG_MODEL, AT(encoder_layers), "N", NULL, NULL, "of the encoder, where they differ", NULL, NULL, 1,
      10000},

@@ -86,6 +86,28 @@ static void set_sizes(const train_settings *s, attn_transformer_options *o)
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
 }
 
+/* a preset of either kind becomes the other's: sizes, tables and dropout stay */
+static int set_recurrence(const train_settings *s, attn_transformer_options *o)
+{
+    if (GIVEN(model) && s->model == 0) o->recurrence = ATTN_RECURRENCE_NONE;
+    if (GIVEN(model) && s->model == 1 && o->recurrence == ATTN_RECURRENCE_NONE) {
+        o->recurrence = ATTN_RECURRENCE_LSTM;
+        o->positions = ATTN_POSITIONS_NONE;
+    }
+    if (o->recurrence == ATTN_RECURRENCE_NONE && (GIVEN(cell) || GIVEN(score) || GIVEN(one_way)))
+        return fail(EXIT_INPUT, "--%s: goes with --model recurrent alone", GIVEN(cell) ? "cell" : GIVEN(score) ? "score" : "one-way");
+    if (GIVEN(cell)) o->recurrence = s->cell == 0 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
+    if (GIVEN(score)) {
+        o->decoder_attention = s->score <= ATTN_SCORE_ADDITIVE;
+        if (o->decoder_attention) o->decoder_score = s->score;
+    }
+    if (GIVEN(one_way)) o->both_ways = 0;
+    if (o->recurrence != ATTN_RECURRENCE_NONE && o->both_ways && o->encoder_layers > 0 && o->width % 2 != 0)
+        return fail(EXIT_INPUT, "--width: got %lld, expected an even number, half of it for each direction", (long long)o->width);
+    if (o->recurrence != ATTN_RECURRENCE_NONE) o->heads = 1;
+    return 0;
+}
+
 static void set_parts(const train_settings *s, attn_transformer_options *o)
 {
     if (GIVEN(activation)) {
@@ -113,6 +135,8 @@ int model_of_settings(attn_context *ctx, const train_settings *s, int64_t source
     if (status != 0) return status;
     if (context > 0) o.context = context;
     set_sizes(s, &o);
+    status = set_recurrence(s, &o);
+    if (status != 0) return status;
     set_parts(s, &o);
     if (GIVEN(initialisation)) status = set_initialisation(s->initialisation, &o);
     if (status != 0) return status;

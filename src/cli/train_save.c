@@ -24,9 +24,12 @@ void train_introduce(const train_run *run)
     run->task->introduce(run);
     printf("model     %s: ", s->preset);
     if (o.encoder_layers > 0) printf("%lld encoder and ", (long long)o.encoder_layers);
-    printf("%lld %slayer%s, %lld head%s, width %lld, context %lld; %s parameters\n", (long long)o.decoder_layers,
-           o.encoder_layers > 0 ? "decoder " : "", o.decoder_layers == 1 ? "" : "s", (long long)o.heads, o.heads == 1 ? "" : "s",
-           (long long)o.width, (long long)o.context, readable_count(run->parameters, a));
+    printf("%lld %slayer%s, ", (long long)o.decoder_layers, o.encoder_layers > 0 ? "decoder " : "", o.decoder_layers == 1 ? "" : "s");
+    if (o.recurrence != ATTN_RECURRENCE_NONE)
+        printf("%s, ", o.recurrence == ATTN_RECURRENCE_LSTM ? "LSTM" : "tanh");
+    else
+        printf("%lld head%s, ", (long long)o.heads, o.heads == 1 ? "" : "s");
+    printf("width %lld, context %lld; %s parameters\n", (long long)o.width, (long long)o.context, readable_count(run->parameters, a));
     printf("training  %s steps of %s%s tokens on %d thread%s, an evaluation every %s; files in %s\n", readable_count(s->steps, a),
            s->task == TASK_LM ? "" : "about ", readable_count((int64_t)(run->step_tokens + 0.5), b), run->threads,
            run->threads == 1 ? "" : "s", readable_count(s->eval_every, c), s->out);

@@ -40,7 +40,7 @@ static int check_task(const train_settings *s)
 static int settle(train_settings *s)
 {
     int pairs = s->task == TASK_SEQ2SEQ;
-    if (!given(s, "preset")) s->preset = pairs ? "g2p" : "gpt-char";
+    if (!given(s, "preset")) s->preset = given(s, "model") && s->model == 1 ? "lstm-attention" : pairs ? "g2p" : "gpt-char";
     if (!given(s, "batch")) s->batch = pairs ? 256 : 12;
     if (!given(s, "steps")) s->steps = pairs ? 4000 : 2000;
     if (!given(s, "label-smoothing")) s->label_smoothing = pairs ? 0.1 : 0;

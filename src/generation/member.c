@@ -8,7 +8,7 @@ attn_status attn__member_check(attn_context *ctx, const attn_transformer *model,
     if (!plan->has_decoder || !plan->has_output)
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got one without %s, expected one that can generate",
                           plan->has_decoder ? "an output head" : "a decoder");
-    for (int64_t i = 0; i < plan->decoder.side.layers; i++)
+    for (int64_t i = 0; plan->recurrent == NULL && i < plan->decoder.side.layers; i++)
         if (plan->decoder.masks[i] != NULL && !attn__mask_fits_cache(plan->decoder.masks[i]))
             return attn__fail(
                 ctx, ATTN_ERROR_UNSUPPORTED,
@@ -39,18 +39,46 @@ static view cache_view(const attn__member *m, char **at, int64_t rows, int64_t c
     return made;
 }
 
+/* columns of what a recurrent model keeps of the encoder's rows */
+static int64_t recurrent_columns(const attn__recurrent_model *r)
+{
+    return r->has_attention ? r->memory_width + (r->has_key ? r->width : 0) : 0;
+}
+
+/* bytes of `rows` rows of `columns` in two parts, 64-byte aligned each */
+static attn_status parts_bytes(attn_context *ctx, const attn__member *m, int64_t rows, int64_t columns, int64_t *out)
+{
+    if (attn__multiply(rows, columns * attn__dtype_bytes(m->parameters->dtype), out) || attn__sum(*out, 128, out))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+    return ATTN_OK;
+}
+
 /* bytes of `rows` rows of every layer's keys and values; 64-byte aligned each */
 static attn_status cache_bytes(attn_context *ctx, const attn__member *m, int cross, int64_t rows, int64_t *out)
 {
     const attn__transformer_plan *plan = attn__member_plan(m);
     *out = 0;
+    if (plan->recurrent != NULL) return parts_bytes(ctx, m, rows, recurrent_columns(plan->recurrent), out); /* across; it has no other */
     for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
         const attn__attention_module *a = cross ? &plan->decoder.layers[i].cross : &plan->decoder.layers[i].self;
-        int64_t columns = key_columns(a) + value_columns(a), bytes;
-        if (attn__multiply(rows, columns * attn__dtype_bytes(m->parameters->dtype), &bytes) || attn__sum(bytes, 128, &bytes) ||
-            attn__sum(*out, bytes, out))
-            return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+        int64_t bytes = 0;
+        attn_status status = parts_bytes(ctx, m, rows, key_columns(a) + value_columns(a), &bytes);
+        if (status == ATTN_OK && attn__sum(*out, bytes, out)) status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
+        if (status != ATTN_OK) return status;
     }
+    return ATTN_OK;
+}
+
+/* a state for each slot, and the next one */
+static attn_status open_recurrent(attn_context *ctx, const attn_generator *g, const attn__recurrent_model *r, attn__member *m)
+{
+    const int64_t columns = attn__recurrent_state_width(r);
+    attn_status status = parts_bytes(ctx, m, g->slots, 2 * columns, &m->self_bytes);
+    if (status == ATTN_OK) status = attn__generator_take(ctx, g, m->self_bytes, 1, &m->self_cache);
+    char *at = m->self_cache;
+    if (status != ATTN_OK) return status;
+    m->recurrent.now = cache_view(m, &at, g->slots, columns);
+    m->recurrent.next = cache_view(m, &at, g->slots, columns);
     return ATTN_OK;
 }
 
@@ -59,6 +87,7 @@ attn_status attn__member_open(attn_context *ctx, const attn_generator *g, const 
     const attn__transformer_plan *plan = attn__transformer_plan_of(model);
     int64_t rows;
     m->parameters = attn__parameters_retain(model->parameters);
+    if (plan->recurrent != NULL) return open_recurrent(ctx, g, plan->recurrent, m);
     if (attn__multiply(g->slots, g->options.capacity, &rows)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
     attn_status status = attn__generator_take(ctx, g, plan->decoder.side.layers, (int64_t)sizeof(attn__layer_cache), &m->caches);
     if (status == ATTN_OK) status = cache_bytes(ctx, m, 0, rows, &m->self_bytes);
@@ -94,6 +123,11 @@ attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *
     m->cross_bytes = bytes;
     m->cross_rows = rows;
     char *at = memory;
+    if (plan->recurrent != NULL) {
+        m->recurrent.memory = cache_view(m, &at, rows, plan->recurrent->memory_width);
+        m->recurrent.keys = plan->recurrent->has_key ? cache_view(m, &at, rows, plan->recurrent->width) : m->recurrent.memory;
+        return ATTN_OK;
+    }
     for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
         m->caches[i].cross.key = cache_view(m, &at, rows, key_columns(&plan->decoder.layers[i].cross));
         m->caches[i].cross.value = cache_view(m, &at, rows, value_columns(&plan->decoder.layers[i].cross));
@@ -110,8 +144,24 @@ static void copy_rows(const view *v, int64_t from, int64_t to, int64_t rows)
 void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows)
 {
     const int64_t capacity = g->options.capacity;
+    if (attn__member_plan(m)->recurrent != NULL) {
+        copy_rows(&m->recurrent.now, from, to, 1);
+        return;
+    }
     for (int64_t i = 0; i < attn__member_plan(m)->decoder.side.layers; i++) {
         copy_rows(&m->caches[i].self.key, from * capacity, to * capacity, rows);
         copy_rows(&m->caches[i].self.value, from * capacity, to * capacity, rows);
     }
+}
+
+void attn__member_forget(const attn__member *m)
+{
+    if (attn__member_plan(m)->recurrent != NULL) memset(m->self_cache, 0, (size_t)m->self_bytes);
+}
+
+void attn__member_take_over(const attn__member *m, int64_t slot)
+{
+    if (attn__member_plan(m)->recurrent == NULL) return;
+    const size_t row = (size_t)(m->recurrent.now.row_stride * attn__dtype_bytes(m->recurrent.now.dtype));
+    memcpy((char *)m->recurrent.now.data + (size_t)slot * row, (const char *)m->recurrent.next.data + (size_t)slot * row, row);
 }

@@ -52,22 +52,25 @@ static attn_status last_logits(const attn__call *call, const attn__transformer_p
     return status == ATTN_OK ? attn__transformer_logits(call, plan, &last, logits) : status;
 }
 
-/* Logits of the tokens by one model, in the scratch; what they attend is written to its caches. */
+/* Logits of the tokens by one model, in the scratch; what they attend is written to its caches, the states after them to its next ones. */
 static attn_status run(attn_context *ctx, const attn__member *m, const view *tokens, const attn__stream *stream, attn__segments keys,
-                       attn__segments memory, attn__value *logits)
+                       attn__segments memory, const int64_t *slot, attn__value *logits)
 {
     const attn__transformer_plan *plan = attn__member_plan(m);
     const attn__call call = {ctx, NULL, m->parameters};
     attn__value hidden;
     memory.rows = m->cross_rows;
     attn_status status = attn__tape_temporary(ctx, NULL, tokens->rows, plan->output.in, plan->options.dtype, &hidden);
-    if (status == ATTN_OK) status = attn__transformer_decode(&call, plan, tokens, stream, keys, memory, m->caches, &hidden);
+    if (status == ATTN_OK)
+        status = plan->recurrent != NULL
+                     ? attn__transformer_decode_recurrent(&call, plan, tokens, stream, memory, &m->recurrent, slot, &hidden)
+                     : attn__transformer_decode(&call, plan, tokens, stream, keys, memory, m->caches, &hidden);
     return status == ATTN_OK ? last_logits(&call, plan, &hidden, stream->segments, logits) : status;
 }
 
 /* sum of the models' probabilities, [segments, vocabulary], as logarithms */
 static attn_status run_all(attn_context *ctx, const attn_generator *g, const view *tokens, const attn__stream *stream, attn__segments keys,
-                           attn__segments memory, double **sum)
+                           attn__segments memory, const int64_t *slot, double **sum)
 {
     attn_status status = ATTN_OK;
     *sum = attn__scratch(ctx, keys.count * attn__generator_plan(g)->output.out * (int64_t)sizeof **sum);
@@ -75,7 +78,7 @@ static attn_status run_all(attn_context *ctx, const attn_generator *g, const vie
     for (const attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
         attn__mark mark = attn__arena_mark(ctx->scratch);
         attn__value logits;
-        status = run(ctx, m, tokens, stream, keys, memory, &logits);
+        status = run(ctx, m, tokens, stream, keys, memory, slot, &logits);
         if (status == ATTN_OK) status = attn__ensemble_add(ctx, &logits.at, m == &g->model, *sum);
         attn__arena_rewind(ctx->scratch, mark);
     }
@@ -93,9 +96,9 @@ attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const vie
     double *sum = NULL;
     attn_status status = place(ctx, g, segments, slot, &stream, &keys, &memory);
     if (status == ATTN_OK && g->model.next == NULL)
-        status = run(ctx, &g->model, tokens, &stream, keys, memory, &logits);
+        status = run(ctx, &g->model, tokens, &stream, keys, memory, slot, &logits);
     else if (status == ATTN_OK)
-        status = run_all(ctx, g, tokens, &stream, keys, memory, &sum);
+        status = run_all(ctx, g, tokens, &stream, keys, memory, slot, &sum);
     if (status != ATTN_OK) return status;
     for (int64_t i = 0; i < segments.count; i++) { /* by no kernel: a call that is cancelled would leave some rows new */
         if (sum != NULL)
@@ -103,6 +106,7 @@ attn_status attn__generator_feed(attn_context *ctx, attn_generator *g, const vie
         else
             memcpy((char *)g->logits + (size_t)row[i] * bytes, (const char *)logits.at.data + (size_t)i * bytes, bytes);
         g->filled[slot[i] / g->options.beam] = keys.at[i].length;
+        for (const attn__member *m = &g->model; m != NULL; m = m->next) attn__member_take_over(m, slot[i]);
     }
     return ATTN_OK;
 }
@@ -114,20 +118,23 @@ static void forget(attn_generator *g)
     memset(g->made, 0, sequences * sizeof *g->made);
     memset(g->finished, 0, sequences * sizeof *g->finished);
     memset(g->scores, 0, sequences * sizeof *g->scores);
+    for (const attn__member *m = &g->model; m != NULL; m = m->next) attn__member_forget(m);
     g->draws = 0;
     g->prompted = 0;
     g->begun = 1;
 }
 
 /* the encoder's rows as keys and values of every layer's cross-attention, projected once */
-static attn_status remember(attn_context *ctx, const attn_generator *g, attn__member *m, const attn__batch_views *batch)
+static attn_status remember(attn_context *ctx, const attn_generator *g, attn__member *m, const attn__batch_views *batch,
+                            const int64_t *slot)
 {
     const attn__transformer_plan *plan = attn__member_plan(m);
     const attn__call call = {ctx, NULL, m->parameters};
     attn__value memory;
     attn_status status = attn__member_cross_reserve(ctx, g, m, batch->source.rows);
+    if (status == ATTN_OK && plan->recurrent != NULL) return attn__transformer_remember_recurrent(&call, plan, batch, &m->recurrent, slot);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
-    if (status == ATTN_OK) status = attn__transformer_encode(&call, plan, batch, &memory);
+    if (status == ATTN_OK) status = attn__transformer_encode(&call, plan, batch, &memory, NULL);
     for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
         attn__mark mark = attn__arena_mark(ctx->scratch);
         status = attn__attention_remember(&call, &plan->decoder.layers[i].cross, &memory, &m->caches[i].cross);
@@ -136,12 +143,12 @@ static attn_status remember(attn_context *ctx, const attn_generator *g, attn__me
     return status;
 }
 
-static attn_status remember_all(attn_context *ctx, attn_generator *g, const attn__batch_views *batch)
+static attn_status remember_all(attn_context *ctx, attn_generator *g, const attn__batch_views *batch, const int64_t *slot)
 {
     attn_status status = ATTN_OK;
     for (attn__member *m = &g->model; status == ATTN_OK && m != NULL; m = m->next) {
         attn__mark mark = attn__arena_mark(ctx->scratch);
-        status = remember(ctx, g, m, batch);
+        status = remember(ctx, g, m, batch, slot);
         attn__arena_rewind(ctx->scratch, mark);
     }
     for (int64_t s = 0; s < batch->source_stream.segments.count; s++) g->memory_segments[s] = batch->source_stream.segments.at[s];
@@ -218,7 +225,7 @@ static attn_status prompt(attn_context *ctx, attn_generator *g, const attn_batch
     int64_t *slot = attn__scratch(ctx, segments.count * (int64_t)sizeof *slot);
     if (slot == NULL) return attn__arena_status(ctx->scratch);
     for (int64_t s = 0; s < segments.count; s++) slot[s] = s * g->options.beam;
-    if (plan->has_encoder) status = remember_all(ctx, g, &views);
+    if (plan->has_encoder) status = remember_all(ctx, g, &views, slot);
     if (status == ATTN_OK) status = attn__generator_feed(ctx, g, &views.target, segments, slot, slot);
     if (status == ATTN_OK && g->beam != NULL) attn__beam_begin(g);
     g->prompted = status == ATTN_OK;

@@ -243,8 +243,8 @@ typedef struct attn__kernels {
     attn_status (*next_token)(attn_context *, const view *logits, double temperature, int64_t k, double p, const double *uniform,
                               int32_t *tokens);
     /* bytes of worker scratch that attention over segments of at most `longest` rows and heads of at most `size` can need; terms: rows of a
-       relative table, 0: other biases alone, -1: none */
-    int64_t (*attention_room)(int64_t longest, int64_t size, int64_t terms);
+       relative table, 0: other biases alone, -1: none; additive: scores of that kind */
+    int64_t (*attention_room)(int64_t longest, int64_t size, int64_t terms, int additive);
 } attn__kernels;
 
 /* T5's bucket of a distance t: half / 2 buckets for single distances, the rest in equal ratios up to `furthest`; t > 0 (a key after its query)

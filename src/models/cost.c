@@ -41,8 +41,12 @@ static void stack_formula(int64_t *sum, const attn__stack *stack, int64_t rows, 
 static int64_t formula(const attn__transformer_plan *plan, attn__segments s, attn__segments t)
 {
     int64_t sum = 0;
-    if (plan->has_encoder) stack_formula(&sum, &plan->encoder, s.rows, 0, pairs(s, s), 0);
-    if (plan->has_decoder) stack_formula(&sum, &plan->decoder, t.rows, s.rows, pairs(t, t), plan->has_encoder ? pairs(t, s) : 0);
+    if (plan->recurrent != NULL)
+        attn__recurrent_formula(plan->recurrent, s.count, s.rows, t.rows, plan->has_encoder ? pairs(t, s) : 0, &sum);
+    else if (plan->has_encoder)
+        stack_formula(&sum, &plan->encoder, s.rows, 0, pairs(s, s), 0);
+    if (plan->has_decoder && plan->recurrent == NULL)
+        stack_formula(&sum, &plan->decoder, t.rows, s.rows, pairs(t, t), plan->has_encoder ? pairs(t, s) : 0);
     if (plan->has_output) attn__grow(&sum, plan->has_decoder ? t.rows : s.rows, plan->output.in, plan->output.out);
     return sum;
 }
@@ -66,6 +70,10 @@ static int64_t weights_bytes(const attn__transformer_plan *plan, attn__segments 
 {
     const int64_t element = attn__dtype_bytes(plan->options.dtype);
     int64_t sum = 0;
+    if (plan->recurrent != NULL) {
+        if (plan->recurrent->has_attention) attn__grow(&sum, pairs(t, s), element, 1);
+        return sum;
+    }
     if (plan->has_encoder) weights_formula(&sum, &plan->encoder, pairs(s, s), 0, element);
     if (plan->has_decoder) weights_formula(&sum, &plan->decoder, pairs(t, t), plan->has_encoder ? pairs(t, s) : 0, element);
     return sum;

@@ -52,6 +52,7 @@ attn_status attn__dry_masks(attn__dry *dry, const attn__transformer_plan *like)
 {
     attn__transformer_plan *plan = dry->model->parameters->plan;
     attn_status status = ATTN_OK;
+    if (like->recurrent != NULL) return ATTN_OK;
     for (int64_t i = 0; status == ATTN_OK && like->has_encoder && i < like->encoder.side.layers; i++)
         status = attn__stack_set_mask(dry->ctx, &plan->encoder, i, like->encoder.masks[i]);
     for (int64_t i = 0; status == ATTN_OK && like->has_decoder && i < like->decoder.side.layers; i++)

@@ -78,6 +78,7 @@ static attn_status inspect(attn_context *ctx, const attn_transformer *model, con
     attn__value hidden;
     view weights;
     status = attn__options_read(ctx, "request", request, &defaults, sizeof r, sizeof r, &r);
+    if (status == ATTN_OK) status = attn__transformer_attends(ctx, plan);
     if (status == ATTN_OK) status = find_module(ctx, plan, &r, &observer.module);
     if (status == ATTN_OK) status = attn__transformer_batch(&call, plan, batch, 0, &views);
     if (status == ATTN_OK) status = check_request(ctx, &r, observer.module, &views, &observer, &weights);

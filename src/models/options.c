@@ -63,7 +63,11 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      REAL(rotary_context, 1e-30, 1e30),
                                      REAL(rotary_low, 1e-30, 1e30),
                                      REAL(rotary_high, 1e-30, 1e30),
-                                     REAL(rotary_magnitude, 0, 1e30)};
+                                     REAL(rotary_magnitude, 0, 1e30),
+                                     CODE(recurrence, ATTN_RECURRENCE_LSTM),
+                                     CODE(both_ways, 1),
+                                     CODE(decoder_attention, 1),
+                                     CODE(decoder_score, ATTN_SCORE_ADDITIVE)};
 
 const attn_transformer_options attn__transformer_defaults = {.struct_size = sizeof(attn_transformer_options),
                                                              .encoder_layers = 6,
@@ -104,7 +108,10 @@ const attn_transformer_options attn__transformer_defaults = {.struct_size = size
                                                              .rotary_factor = 1,
                                                              .rotary_context = 2048,
                                                              .rotary_low = 1,
-                                                             .rotary_high = 32};
+                                                             .rotary_high = 32,
+                                                             .both_ways = 1,
+                                                             .decoder_attention = 1,
+                                                             .decoder_score = ATTN_SCORE_ADDITIVE};
 
 const attn__field *attn__option_fields(int64_t *count)
 {
@@ -166,6 +173,28 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
     return ATTN_OK;
 }
 
+/* what is not looked at is put so that it fits any width */
+static attn_status resolve_recurrence(attn_context *ctx, attn_transformer_options *o)
+{
+    o->heads = o->key_heads = o->decoder_heads = 1;
+    o->head_size = ATTN_DERIVED;
+    if (o->decoder_width == ATTN_DERIVED) o->decoder_width = o->width;
+    const int64_t widest = o->width > o->decoder_width ? o->width : o->decoder_width;
+    if (widest > (int64_t)(LARGE / 8)) /* gates of both directions in one product */
+        return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "options.width: got %lld, expected at most 2^28 with a recurrence", (long long)widest);
+    if (o->encoder_layers > 0 && o->both_ways && o->width % 2 != 0)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.width: got %lld, expected an even number with both_ways", (long long)o->width);
+    const int asks = o->encoder_layers > 0 && o->decoder_layers > 0 && o->decoder_attention;
+    if (asks && o->decoder_score <= ATTN_SCORE_SCALED_DOT && o->width != o->decoder_width)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE,
+                          "options.decoder_width: got %lld, expected the width of %lld with a decoder_score that has no matrix",
+                          (long long)o->decoder_width, (long long)o->width);
+    if (asks && o->decoder_score == ATTN_SCORE_ADDITIVE && o->decoder_width > 32768)
+        return attn__fail(ctx, ATTN_ERROR_SHAPE, "options.decoder_width: got %lld, expected at most 32768 with additive scores",
+                          (long long)o->decoder_width);
+    return ATTN_OK;
+}
+
 static attn_status resolve_ends(attn_context *ctx, attn_transformer_options *o)
 {
     if (o->encoder_layers == 0 && o->decoder_layers == 0)
@@ -202,6 +231,7 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
     if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status == ATTN_OK && o.reserved != 0)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", (int)o.reserved);
+    if (status == ATTN_OK && o.recurrence != ATTN_RECURRENCE_NONE) status = resolve_recurrence(ctx, &o);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);
     if (status == ATTN_OK) *out = o;

@@ -157,6 +157,19 @@ static const preset presets[] = {
       {"dropout_embedding", 0.3},
       {"dropout_attention", 0.3},
       {"dropout_sublayer", 0.3}}},
+    /* Gorman et al. 2020, the other baseline of that task: Bahdanau's two-way encoder and Luong's decoder, of one layer each */
+    {"lstm-attention",
+     {{"recurrence", ATTN_RECURRENCE_LSTM},
+      {"encoder_layers", 1},
+      {"decoder_layers", 1},
+      {"width", 256},
+      {"heads", 1},
+      {"source_vocabulary", 64},
+      {"positions", ATTN_POSITIONS_NONE},
+      {"tie", ATTN_TIE_OUTPUT},
+      {"embedding_scale", 16},
+      {"dropout_embedding", 0.3},
+      {"dropout_sublayer", 0.3}}},
     /* Karpathy's character-level model for the CPU (nanoGPT): no biases */
     {"gpt-char", {GPT2, NO_BIAS, {"decoder_layers", 4}, {"width", 128}, {"heads", 4}, {"source_vocabulary", 65}, {"context", 64}}},
 };

@@ -217,6 +217,7 @@ attn_status attn_transformer_prune_heads(attn_context *ctx, const attn_transform
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
+    if (status == ATTN_OK) status = attn__transformer_attends(ctx, attn__transformer_plan_of(model));
     if (status == ATTN_OK && count < 1)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "count: got %lld, expected 1 or more heads", (long long)count);
     if (status == ATTN_OK && heads == NULL)
@@ -255,6 +256,7 @@ attn_status attn_transformer_heads(attn_context *ctx, const attn_transformer *mo
     attn_status status = attn__enter(ctx);
     if (status != ATTN_OK) return status;
     status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
+    if (status == ATTN_OK) status = attn__transformer_attends(ctx, attn__transformer_plan_of(model));
     if (status == ATTN_OK) status = list_heads(ctx, attn__transformer_plan_of(model), decoder, layer, capacity, heads, count);
     return attn__leave(ctx, status);
 }

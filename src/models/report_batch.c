@@ -29,7 +29,7 @@ static int64_t stack_room(const attn__kernels *kernels, const attn__stack *stack
     int64_t terms = self->positions == ATTN_POSITIONS_RELATIVE ? 2 * self->position_reach + 1
                     : self->positions >= ATTN_POSITIONS_T5     ? 0
                                                                : -1;
-    return kernels->attention_room(longest, size, terms);
+    return kernels->attention_room(longest, size, terms, 0);
 }
 
 int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan, int64_t longest)
@@ -37,6 +37,13 @@ int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan,
     const attn__kernels *kernels;
     int64_t encoder = 0, decoder = 0;
     if (longest < 1 || attn__kernels_for(ctx, plan->options.dtype, &kernels) != ATTN_OK) return 0; /* no kernels, nothing to run */
+    if (plan->recurrent != NULL) {
+        const attn_attention_options *o = &plan->recurrent->attention.options;
+        return plan->recurrent->has_attention
+                   ? kernels->attention_room(longest, o->key_head_size > o->value_head_size ? o->key_head_size : o->value_head_size, -1,
+                                             o->score == ATTN_SCORE_ADDITIVE)
+                   : 0;
+    }
     if (plan->has_encoder) encoder = stack_room(kernels, &plan->encoder, longest);
     if (plan->has_decoder) decoder = stack_room(kernels, &plan->decoder, longest);
     return encoder > decoder ? encoder : decoder;

@@ -10,6 +10,8 @@ typedef struct session {
     attn__call call;
     attn__layer_cache *caches;                /* [decoder layers] of addresses nobody reads */
     attn_segment *step, *keys, *memory;       /* [slots] */
+    int64_t *slot;                            /* [slots] */
+    attn__recurrent_cache recurrent;          /* of a recurrent model */
     int64_t sequences, beam, slots, capacity; /* slots: of the caches, sequences * beam */
     int64_t caches_bytes;                     /* of the arrays */
 } session;
@@ -26,6 +28,15 @@ static view cache(const session *s, int64_t rows, int64_t columns)
     return (view){(void *)(uintptr_t)64, rows, 1, columns, columns, 0, s->plan->options.dtype, 0};
 }
 
+static attn_status open_recurrent(session *s, int64_t source_rows)
+{
+    const attn__recurrent_model *m = s->plan->recurrent;
+    s->recurrent.now = s->recurrent.next = cache(s, s->slots, attn__recurrent_state_width(m));
+    s->recurrent.memory = cache(s, source_rows, m->memory_width);
+    s->recurrent.keys = m->has_key ? cache(s, source_rows, m->width) : s->recurrent.memory;
+    return ATTN_OK;
+}
+
 static attn_status open_session(session *s, int64_t source_rows)
 {
     const attn__stack *decoder = &s->plan->decoder;
@@ -34,7 +45,7 @@ static attn_status open_session(session *s, int64_t source_rows)
     attn__grow(&s->slots, s->sequences, s->beam, 1);
     attn__grow(&rows, s->slots, s->capacity, 1);
     if (rows > MOST_ROWS) return attn__fail_memory(s->dry->ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
-    attn__grow(&bytes, s->slots, 3, (int64_t)sizeof(attn_segment));
+    attn__grow(&bytes, s->slots, 1, 3 * (int64_t)sizeof(attn_segment) + (int64_t)sizeof(int64_t));
     attn__grow(&bytes, decoder->side.layers, (int64_t)sizeof(attn__layer_cache), 1);
     attn_status status = attn__allocate_zero(s->dry->ctx->memory, bytes, &memory);
     if (status != ATTN_OK) return attn__fail_memory(s->dry->ctx, status, "a decoding session");
@@ -43,6 +54,8 @@ static attn_status open_session(session *s, int64_t source_rows)
     s->step = (attn_segment *)(s->caches + decoder->side.layers);
     s->keys = s->step + s->slots;
     s->memory = s->keys + s->slots;
+    s->slot = (int64_t *)(s->memory + s->slots);
+    if (s->plan->recurrent != NULL) return open_recurrent(s, source_rows);
     for (int64_t i = 0; i < decoder->side.layers; i++) {
         const attn_attention_options *self = &decoder->layers[i].self.options, *cross = &decoder->layers[i].cross.options;
         s->caches[i].self.key = cache(s, rows, self->key_heads * self->head_size);
@@ -59,7 +72,14 @@ static int64_t generator_bytes(const session *s, int has_encoder)
     enum { HANDLE = 1024, SEQUENCE = 64, ALIGNED = 128 };
     const int64_t element = attn__dtype_bytes(s->plan->options.dtype);
     int64_t sum = HANDLE;
-    for (int64_t i = 0; i < s->plan->decoder.side.layers; i++) {
+    if (s->plan->recurrent != NULL) {
+        attn__grow(&sum, 2 * s->slots, s->recurrent.now.width, element);
+        if (s->plan->recurrent->has_attention)
+            attn__grow(&sum, s->recurrent.memory.rows,
+                       s->recurrent.memory.width + (s->plan->recurrent->has_key ? s->recurrent.keys.width : 0), element);
+        attn__grow(&sum, 2, ALIGNED, 1);
+    }
+    for (int64_t i = 0; s->plan->recurrent == NULL && i < s->plan->decoder.side.layers; i++) {
         const attn__attention_cache *self = &s->caches[i].self, *cross = &s->caches[i].cross;
         attn__grow(&sum, self->key.rows, self->key.width + self->value.width, element);
         if (has_encoder) attn__grow(&sum, cross->key.rows, cross->key.width + cross->value.width, element);
@@ -84,7 +104,10 @@ static attn_status feed(const session *s, attn__segments segments, attn__segment
     for (int i = 0; status == ATTN_OK && i < 3; i++) status = take(s, segments.count, (int64_t)sizeof(attn_segment), 1);
     if (status == ATTN_OK) status = attn__places_expand(ctx, ctx->scratch, segments, segments.rows, &stream.places);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, tokens.rows, plan->output.in, plan->options.dtype, &hidden);
-    if (status == ATTN_OK) status = attn__transformer_decode(&s->call, plan, &tokens, &stream, keys, memory, s->caches, &hidden);
+    if (status == ATTN_OK)
+        status = plan->recurrent != NULL
+                     ? attn__transformer_decode_recurrent(&s->call, plan, &tokens, &stream, memory, &s->recurrent, s->slot, &hidden)
+                     : attn__transformer_decode(&s->call, plan, &tokens, &stream, keys, memory, s->caches, &hidden);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.in, plan->options.dtype, &last);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.out, plan->options.dtype, &logits);
     return status == ATTN_OK ? attn__transformer_logits(&s->call, plan, &last, &logits) : status;
@@ -102,8 +125,13 @@ static attn_status remember(const session *s, attn__segments source)
     attn_status status = attn__places_expand(ctx, ctx->scratch, source, source.rows, &batch.source_stream.places);
     if (status == ATTN_OK) status = take(s, source.count, (int64_t)sizeof(attn_segment), 1);
     attn__mark opened = attn__arena_mark(ctx->scratch); /* the batch stays, what is computed from it is in the caches */
+    if (status == ATTN_OK && s->plan->recurrent != NULL) {
+        status = attn__transformer_remember_recurrent(&s->call, s->plan, &batch, &s->recurrent, s->slot);
+        attn__arena_rewind(ctx->scratch, opened);
+        return status;
+    }
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, source.rows, s->plan->options.width, s->plan->options.dtype, &memory);
-    if (status == ATTN_OK) status = attn__transformer_encode(&s->call, s->plan, &batch, &memory);
+    if (status == ATTN_OK) status = attn__transformer_encode(&s->call, s->plan, &batch, &memory, NULL);
     for (int64_t i = 0; status == ATTN_OK && i < s->plan->decoder.side.layers; i++) {
         attn__mark mark = attn__arena_mark(ctx->scratch);
         status = attn__attention_remember(&s->call, &s->plan->decoder.layers[i].cross, &memory, &s->caches[i].cross);
@@ -117,6 +145,7 @@ static attn_status prompt(const session *s, attn__segments source, attn__segment
 {
     attn_status status = take(s, target.rows, 2 * (int64_t)sizeof(int64_t), 1); /* the batch as it is checked */
     if (status == ATTN_OK) status = take(s, target.count, (int64_t)sizeof(attn_segment), 1);
+    for (int64_t i = 0; i < s->sequences; i++) s->slot[i] = i * s->beam;
     for (int64_t i = 0; i < s->sequences; i++) s->keys[i] = (attn_segment){i * s->beam * s->capacity, target.at[i].length, 0, i};
     if (status == ATTN_OK) status = take(s, s->sequences, (int64_t)sizeof(int64_t), 1);
     if (status == ATTN_OK && s->plan->has_encoder) status = remember(s, source);
@@ -164,6 +193,7 @@ static attn_status step(const session *s, attn__segments source, attn__segments 
         s->step[i] = (attn_segment){i, 1, prompt->length, i / s->beam};
         s->keys[i] = (attn_segment){i * s->capacity, full ? s->capacity : prompt->length + 1, 0, i / s->beam};
         s->memory[i] = source.at[i / s->beam];
+        s->slot[i] = i;
     }
     if (status == ATTN_OK) status = s->beam > 1 ? choose_beams(s, kernels) : choose(s, kernels);
     return status == ATTN_OK ? feed(s, segments, memory) : status;

@@ -7,6 +7,9 @@ attn_status attn__stack_options(attn_context *ctx, const attn_transformer_option
     attn_status status =
         attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status != ATTN_OK) return status;
+    if (o.recurrence != ATTN_RECURRENCE_NONE)
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "options.recurrence: got %d, expected ATTN_RECURRENCE_NONE in a stack of its own",
+                          (int)o.recurrence);
     const int64_t encoder_layers = o.encoder_layers, decoder_layers = o.decoder_layers;
     if (encoder_layers == 0 && decoder_layers == 0) o.encoder_layers = 1;
     o.source_vocabulary = o.target_vocabulary = 1;

@@ -86,6 +86,12 @@ attn_status attn_transformer_get_options(attn_context *ctx, const attn_transform
     return attn__leave(ctx, status);
 }
 
+attn_status attn__transformer_attends(attn_context *ctx, const attn__transformer_plan *plan)
+{
+    if (plan->recurrent == NULL) return ATTN_OK;
+    return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "model: got a recurrent one, expected one whose layers are attention");
+}
+
 attn_status attn_transformer_set_mask(attn_context *ctx, attn_transformer *model, int32_t decoder, int64_t layer, const attn_mask *mask)
 {
     attn_status status = attn__enter(ctx);
@@ -93,7 +99,9 @@ attn_status attn_transformer_set_mask(attn_context *ctx, attn_transformer *model
     status = attn__expect(ctx, "model", model, ATTN__MAGIC_TRANSFORMER, "attn_transformer");
     if (status == ATTN_OK) {
         attn__transformer_plan *plan = model->parameters->plan;
-        if (decoder != 0 && decoder != 1)
+        if (plan->recurrent != NULL)
+            status = attn__transformer_attends(ctx, plan);
+        else if (decoder != 0 && decoder != 1)
             status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, expected 0 or 1", (int)decoder);
         else if (!(decoder ? plan->has_decoder : plan->has_encoder))
             status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "decoder: got %d, expected %d as the model has no %s", (int)decoder,

@@ -4,8 +4,9 @@
 static void clear_plan(attn_parameters *parameters)
 {
     attn__transformer_plan *plan = parameters->plan;
-    if (plan->has_encoder) attn__stack_clear(&plan->encoder);
-    if (plan->has_decoder) attn__stack_clear(&plan->decoder);
+    if (plan->has_encoder && plan->recurrent == NULL) attn__stack_clear(&plan->encoder);
+    if (plan->has_decoder && plan->recurrent == NULL) attn__stack_clear(&plan->decoder);
+    attn__recurrent_model_free(plan->recurrent);
     attn__left_free(plan->heads);
     attn__deallocate(parameters->memory, plan, (int64_t)sizeof *plan);
 }
@@ -78,6 +79,18 @@ static attn_status plan_output(const attn__scope *scope, attn__transformer_plan 
     return attn__add_vector(&here, "bias", 1, o->target_vocabulary, ATTN__KIND_BIAS, 0, &plan->output.bias);
 }
 
+/* other code asks for the number of layers and their width by the sides */
+static attn_status plan_recurrent(const attn__scope *scope, attn__transformer_plan *plan)
+{
+    const attn_transformer_options *o = &plan->options;
+    plan->has_encoder = o->encoder_layers > 0;
+    plan->has_decoder = o->decoder_layers > 0;
+    plan->encoder.side = attn__encoder_side(o);
+    plan->decoder.side = attn__decoder_side(o);
+    attn_status status = attn__recurrent_model_plan(scope, o, &plan->recurrent);
+    return status == ATTN_OK ? plan_output(scope, plan) : status;
+}
+
 static attn_status plan_parts(const attn__scope *scope, attn__transformer_plan *plan)
 {
     const attn_transformer_options *o = &plan->options;
@@ -87,6 +100,7 @@ static attn_status plan_parts(const attn__scope *scope, attn__transformer_plan *
     if (status == ATTN_OK && encodes)
         status = plan_embedding(scope, "source", o, o->source_vocabulary, o->width,
                                 decodes && (o->tie & ATTN_TIE_SOURCE) ? plan->target.table : -1, &plan->source);
+    if (status == ATTN_OK && o->recurrence != ATTN_RECURRENCE_NONE) return plan_recurrent(scope, plan);
     if (status == ATTN_OK && encodes) {
         attn__scope here = attn__scope_in(scope, "encoder");
         attn__side side = attn__encoder_side(o);

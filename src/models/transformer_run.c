@@ -78,14 +78,17 @@ attn_status attn__transformer_batch(const attn__call *call, const attn__transfor
 }
 
 attn_status attn__transformer_encode(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
-                                     attn__value *memory)
+                                     attn__value *memory, attn__value *state)
 {
     attn__value x;
     const attn__layer_inputs in = {.stream = batch->source_stream, .key_segments = batch->source_stream.segments};
-    attn_status status = attn__stack_check_masks(call->ctx, &plan->encoder, NULL, in.key_segments, in.key_segments);
+    attn_status status =
+        plan->recurrent == NULL ? attn__stack_check_masks(call->ctx, &plan->encoder, NULL, in.key_segments, in.key_segments) : ATTN_OK;
     if (status == ATTN_OK)
         status = attn__tape_temporary(call->ctx, call->tape, batch->source.rows, plan->options.width, plan->options.dtype, &x);
     if (status == ATTN_OK) status = attn__embedding_run(call, &plan->source, &batch->source, batch->source_stream.places, &x);
+    if (status == ATTN_OK && plan->recurrent != NULL)
+        return attn__recurrent_encode(call, plan->recurrent, &x, &batch->source_stream, memory, state);
     return status == ATTN_OK ? attn__stack_run(call, &plan->encoder, &x, &in, memory) : status;
 }
 
@@ -111,13 +114,14 @@ attn_status attn__transformer_decode(const attn__call *call, const attn__transfo
 attn_status attn__transformer_hidden(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
                                      attn__value *hidden)
 {
-    if (!plan->has_decoder) return attn__transformer_encode(call, plan, batch, hidden);
+    if (!plan->has_decoder) return attn__transformer_encode(call, plan, batch, hidden, NULL);
+    if (plan->recurrent != NULL) return attn__transformer_recurrent(call, plan, batch, hidden);
     attn__layer_inputs in = {.stream = batch->target_stream, .key_segments = batch->target_stream.segments};
     attn__value memory;
     if (plan->has_encoder) {
         attn_status status =
             attn__tape_temporary(call->ctx, call->tape, batch->source.rows, plan->options.width, plan->options.dtype, &memory);
-        if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory);
+        if (status == ATTN_OK) status = attn__transformer_encode(call, plan, batch, &memory, NULL);
         if (status != ATTN_OK) return status;
         in.memory = &memory;
         in.memory_segments = batch->source_stream.segments;

@@ -11,6 +11,13 @@ static void spoil(session *s)
         int64_t filled = 0;
         for (int64_t h = 0; h < state.search->live; h++)
             if (state.live[h].slot == slot % g->options.beam) filled = g->filled[i];
+        if (s->options.recurrence != ATTN_RECURRENCE_NONE) { /* a state for each slot, and the next one */
+            const view *now = &g->model.recurrent.now, *next = &g->model.recurrent.next;
+            const size_t row = (size_t)(now->row_stride * attn__dtype_bytes(now->dtype));
+            memset((char *)next->data + (size_t)slot * row, 255, row);
+            if (filled == 0) memset((char *)now->data + (size_t)slot * row, 255, row);
+            continue;
+        }
         for (int64_t l = 0; l < 2 * s->options.decoder_layers; l++) {
             const view *v = l % 2 ? &g->model.caches[l / 2].self.value : &g->model.caches[l / 2].self.key;
             for (int64_t r = slot * g->options.capacity + filled; r < (slot + 1) * g->options.capacity; r++)
@@ -55,6 +62,7 @@ static void follow(int which, int64_t beam, double penalty, int *ended_early, in
     m.dtype = which & 2 ? ATTN_FLOAT64 : ATTN_FLOAT32;
     m.positions = which & 1 ? ATTN_POSITIONS_SINUSOIDAL : ATTN_POSITIONS_ROTARY;
     if (which & 1) m.heads = 4, m.key_heads = 2;
+    if (which & 4) m.recurrence = which & 1 ? ATTN_RECURRENCE_LSTM : ATTN_RECURRENCE_TANH;
     o.beam = beam;
     o.length_penalty = penalty;
     o.stop_count = 5;
@@ -91,7 +99,7 @@ static void test_rules(void **state)
     static const double penalties[4] = {0, 1, 0.6, -0.5};
     int early = 0, full = 0;
     (void)state;
-    for (int which = 0; which < 4; which++)
+    for (int which = 0; which < 8; which++)
         for (int b = 0; b < 4; b++) follow(which, beams[b], penalties[(b + which) % 4], &early, &full);
     if (early < 10 || full < 10) fail_msg("%d searches ended early, %d at the end of their room", early, full);
 }

@@ -393,6 +393,7 @@ static void test_steps_allocate_nothing(void **state)
         attn_generator_options o = beam_options(2, 20, which < 2 ? 4 : 32);
         session s;
         if (which > 3) m.source_vocabulary = 9000;
+        if (which == 1 || which == 2) m.recurrence = ATTN_RECURRENCE_LSTM;
         m.context = 40;
         open_session(&s, which == 3 ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS, &m, &o, source, target);
         prompt(&s);

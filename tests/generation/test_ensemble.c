@@ -6,6 +6,7 @@ static attn_transformer_options kind(int which, int encoder)
     attn_transformer_options o = model_options(encoder ? 1 + which : 0, 1 + which);
     if (which == 1) o.width = 12, o.heads = 3, o.positions = ATTN_POSITIONS_ROTARY;
     if (which == 2) o.width = 20, o.heads = 4, o.key_heads = 2, o.feed_forward = 40;
+    if (which == 2 && encoder) o.recurrence = ATTN_RECURRENCE_LSTM, o.positions = ATTN_POSITIONS_NONE;
     return o;
 }
 
@@ -41,7 +42,8 @@ static void test_itself(void **state)
     const int64_t source[2] = {3, 2}, target[2] = {2, 4};
     (void)state;
     for (int which = 0; which < 12; which++) {
-        const attn_transformer_options m = model_options(which & 1, 2);
+        attn_transformer_options m = model_options(which & 1, 2);
+        if (which % 5 == 1) m.recurrence = ATTN_RECURRENCE_LSTM;
         attn_generator_options o = options_of(2, which < 9 ? 1 : 3);
         session one, three;
         int32_t tokens[2][2], finished[2][2];

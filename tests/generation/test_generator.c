@@ -5,6 +5,11 @@
 static void spoil(session *s)
 {
     attn_generator *g = s->generator;
+    if (s->options.recurrence != ATTN_RECURRENCE_NONE) {
+        const view *next = &g->model.recurrent.next;
+        memset(next->data, 255, (size_t)(next->rows * next->row_stride * attn__dtype_bytes(next->dtype)));
+        return;
+    }
     for (int64_t l = 0; l < s->options.decoder_layers; l++)
         for (int which = 0; which < 2; which++) {
             const view *v = which ? &g->model.caches[l].self.value : &g->model.caches[l].self.key;
@@ -32,6 +37,13 @@ static attn_transformer_options kind(int which)
         o.query_key_norm = which >> 2 & 1;
         o.gated_attention = which >> 3 & 1;
     }
+    if (which & 64) {
+        o.recurrence = which & 4 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
+        o.both_ways = which >> 3 & 1;
+        o.decoder_score = which >> 1 & 3;
+        o.decoder_attention = (which & 47) != 5;
+        o.positions = which & 8 ? ATTN_POSITIONS_LEARNED : ATTN_POSITIONS_NONE;
+    }
     o.context = MOST;
     if (which & 2) o.tie = ATTN_TIE_OUTPUT;
     if (which & 8) {
@@ -50,8 +62,8 @@ static void test_cache_equals_the_whole(void **state)
 {
     (void)state;
     const int64_t source[4] = {3, 0, 5, 1}, target[4] = {4, 1, 6, 2};
-    for (int which = 0; which < 64; which++) {
-        attn_transformer_options o = kind(which & 47);
+    for (int which = 0; which < 96; which++) {
+        attn_transformer_options o = kind(which & 111);
         int32_t backend = which & 16 ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS;
         if (which & 16) o.dtype = ATTN_FLOAT64;
         attn_generator_options g = defaults(4, 20);

@@ -135,15 +135,17 @@ static void test_room(void **state)
         float *output = calloc((size_t)(rows * size), sizeof *output);
         view y = q;
         y.data = output;
-        const attn__attention_arguments a = {.query = q,
-                                             .key = k,
-                                             .value = k,
-                                             .output = y,
-                                             .query_segments = {1, rows, &query},
-                                             .key_segments = {1, keys, &key},
-                                             .scale = 1};
+        attn__attention_arguments a = {.query = q,
+                                       .key = k,
+                                       .value = k,
+                                       .output = y,
+                                       .query_segments = {1, rows, &query},
+                                       .key_segments = {1, keys, &key},
+                                       .scale = 1};
+        const int additive = (int)(i % 2);
+        if (additive) a.score_vector = (view){numbers, 1, 1, size, size, 0, ATTN_FLOAT32, 0};
         assert_int_equal(table->attention(ctx, &a), ATTN_OK);
-        int64_t taken = ctx->worker_bytes, room = table->attention_room(keys, size, -1);
+        int64_t taken = ctx->worker_bytes, room = table->attention_room(keys, size, -1, additive);
         if (taken > (room + 63) / 64 * 64)
             fail_msg("%lld queries, %lld keys, size %lld: %lld bytes taken, %lld foretold", (long long)rows, (long long)keys,
                      (long long)size, (long long)taken, (long long)room);
@@ -151,7 +153,7 @@ static void test_room(void **state)
         free(numbers);
         attn_context_free(ctx);
     }
-    assert_true(attn__kernels_reference_float32.attention_room(100, 64, 3) == 0);
+    assert_true(attn__kernels_reference_float32.attention_room(100, 64, 3, 1) == 0);
 }
 
 int main(void)

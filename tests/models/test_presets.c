@@ -100,7 +100,7 @@ static void test_all(void **state)
                 FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_UNSUPPORTED, later[i].part);
         }
     }
-    assert_int_equal(count, 11);
+    assert_int_equal(count, 12);
     assert_null(attn_transformer_preset_name(-1));
     OK(ctx, attn_context_memory(ctx, &m));
     if (m.live > before + (2 << 20) || m.peak > before + (2 << 20)) fail_msg("reports took %lld bytes", (long long)(m.peak - before));
@@ -111,7 +111,7 @@ static void test_creation(void **state)
 {
     (void)state;
     const char *const names[] = {"transformer-base", "transformer-big", "gpt2",    "gpt2-medium", "gpt-char",
-                                 "t5-small",         "llama-7b",        "palm-8b", "g2p"};
+                                 "t5-small",         "llama-7b",        "palm-8b", "g2p",         "lstm-attention"};
     const int64_t lengths[2] = {3, 2};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         attn_transformer_options o = preset(names[i]);

@@ -67,14 +67,15 @@ attn_status BLAS(attention_reserve)(attn_context *ctx, const attention_job *job)
 }
 
 /* Tiles are no taller than the longest segment; past TALL queries no other kind of tile comes but the one of the longest. */
-int64_t BLAS(attention_room)(int64_t longest, int64_t size, int64_t terms)
+int64_t BLAS(attention_room)(int64_t longest, int64_t size, int64_t terms, int additive)
 {
     enum { TALL = 64 };
     int64_t most = 0;
     for (int64_t i = 1; i <= least(longest, TALL + 1); i++) {
         const attn__attention_cut cut = attn__attention_cut_of(i <= TALL ? i : longest, longest, size);
         const attention_job job = {.rows = cut.rows, .keys = cut.keys, .stride = stride_of(cut.keys)};
-        int64_t bytes = space_bytes(&job, size, terms < 0 ? 0 : job.rows + job.stride + job.rows * terms);
+        const int64_t biases = terms < 0 ? 0 : job.rows + job.stride + job.rows * terms;
+        int64_t bytes = space_bytes(&job, size, biases + (additive ? 2 * size * job.stride : 0));
         if (bytes > most) most = bytes;
     }
     return most;

@@ -95,21 +95,25 @@ static int64_t score_size(const attn__attention_arguments *a)
     return a->score_vector.data != NULL ? 0 : a->query.width;
 }
 
-/* what tables of positions take: values of buckets, and sums of the tables' gradients for each tile and head */
+/* what tables of positions and the vector of additive scores take: values of buckets, and sums of gradients for each tile and head */
 static attn_status borrow_biases(attn_context *ctx, const attn__attention_arguments *a, int64_t tiles)
 {
     const attn__attention_bias *bias = a->bias;
-    if (bias == NULL || ctx->backend == ATTN_BACKEND_REFERENCE) return ATTN_OK;
-    const int64_t heads = a->query.heads, terms = 2 * bias->reach + 1, number = (int64_t)sizeof(float);
-    int64_t floats = bias->d_distance.data != NULL ? bias->distance.rows : 0, bytes = 0;
+    const int64_t heads = a->query.heads, number = (int64_t)sizeof(float);
+    int64_t bytes = 0;
     attn_status status = ATTN_OK;
+    if (ctx->backend == ATTN_BACKEND_REFERENCE) return ATTN_OK;
+    grow(&bytes, tiles, heads, number);
+    if (a->d_score_vector.data != NULL) status = borrow(ctx, bytes, a->query.width, 1);
+    if (status != ATTN_OK || bias == NULL) return status;
+    const int64_t terms = 2 * bias->reach + 1;
+    int64_t floats = bias->d_distance.data != NULL ? bias->distance.rows : 0;
     if (bias->distance_kind == ATTN__DISTANCE_BUCKETS) {
         status = borrow(ctx, 2 * bias->furthest + 1, (int64_t)sizeof(int32_t), 1);
         if (status == ATTN_OK) status = borrow(ctx, heads, bias->distance.rows, number);
     }
     if (bias->d_relative_keys.data != NULL) grow(&floats, terms, a->query.width, 1);
     if (bias->d_relative_values.data != NULL) grow(&floats, terms, a->value.width, 1);
-    grow(&bytes, tiles, heads, number);
     return status == ATTN_OK && floats > 0 ? borrow(ctx, bytes, floats, 1) : status;
 }
 
@@ -386,9 +390,9 @@ static attn_status count_next_token(attn_context *ctx, const view *logits, doubl
     return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof(float), 1) : status;
 }
 
-static int64_t count_attention_room(int64_t longest, int64_t size, int64_t terms)
+static int64_t count_attention_room(int64_t longest, int64_t size, int64_t terms, int additive)
 {
-    (void)longest, (void)size, (void)terms;
+    (void)longest, (void)size, (void)terms, (void)additive;
     return 0;
 }
 

@@ -301,8 +301,8 @@ attn_status REFERENCE(attention_weights)(attn_context *ctx, const attn__attentio
 }
 
 /* no worker scratch: rows are computed in the arena */
-int64_t REFERENCE(attention_room)(int64_t longest, int64_t size, int64_t terms)
+int64_t REFERENCE(attention_room)(int64_t longest, int64_t size, int64_t terms, int additive)
 {
-    (void)longest, (void)size, (void)terms;
+    (void)longest, (void)size, (void)terms, (void)additive;
     return 0;
 }

@@ -1,0 +1,25 @@
+#ifndef ATTN_MODELS_RECURRENT_STEPS_H
+#define ATTN_MODELS_RECURRENT_STEPS_H
+#include "recurrent.h"
+
+/* The steps of a decoder over packed rows: step t takes row t of every segment that has one, in the order of the segments. Lives as long as the
+   records of the call. */
+typedef struct attn__recurrent_steps {
+    int64_t count, rows;
+    const int64_t *first;    /* [count + 1]: where a step's entries begin in the lists below, [rows] each */
+    const int64_t *row;      /* of the packed rows */
+    const int64_t *segment;  /* whose row it is */
+    const int64_t *before;   /* the entry's place in the step before; in the first step the segment */
+    const attn_segment *one; /* entries as sequences of one row, where they stand */
+    const attn_segment *memory;
+    attn__places places; /* the same of `one`, as activations take it */
+    void *lists;         /* room for the caller's own */
+    void *real;          /* in a dry run, where the arena of a call without a tape has addresses alone */
+    int64_t bytes;
+} attn__recurrent_steps;
+/* memory: segments of the encoder's rows, count 0 where there are none; lists: bytes for each step and beside that. Give back with close, after a
+   failure too. */
+attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments segments, attn__segments memory, int64_t step_bytes,
+                                       int64_t more_bytes, attn__recurrent_steps *out);
+void attn__recurrent_steps_close(const attn__call *call, attn__recurrent_steps *steps);
+#endif
