@@ -116,7 +116,13 @@ typedef struct attn_attention_options {
     int64_t features;             /* PERFORMER: of a head; ATTN_DERIVED (default): 4 key_head_size */
     uint64_t feature_seed;        /* PERFORMER: another seed draws the directions anew; 0 */
     int64_t projected, longest;   /* LINFORMER: to how many rows keys and values are projected, and their longest segment; to be given */
+    int32_t
+        global_projections; /* 1: tokens of a global mask have queries of their own, and see keys and values of their own; 0 (default) */
+    int32_t reserved;       /* 0 */
 } attn_attention_options;
+/* global_projections (Longformer, Beltagy et al. 2020): where the mask is attn_mask_global, or a union with one, the rows that it names are
+   projected by global_query.weight and attend, over all rows of their key segment, what global_key.weight and global_value.weight make of
+   them; the other rows are as without. For self-attention without positions inside, scores DOT or SCALED_DOT, the form SOFTMAX. */
 /* What takes the place of softmax attention, at a cost in proportion to the length: LINEAR (elu + 1) and PERFORMER (positive random features) of
    linear_attention.h, without soft cap and dropout, the mask NULL or attn_mask_causal aligned to the last key; LINFORMER, the mask NULL.
    Key segments are disjoint; scores are no additive ones, positions NONE or ROTARY. */
@@ -132,7 +138,8 @@ ATTN_API attn_status attn_attention_options_init(attn_attention_options *options
    biases), gate.weight [heads value_head_size, query_width] with gate.bias as query.bias, position.weight (T5 [position_buckets, heads],
    RELATIVE [2 position_reach + 1, key_head_size]), position_values.weight [2 position_reach + 1, value_head_size], score.weight (MULTIPLICATIVE
    [heads key_head_size, head_size], ADDITIVE [heads, head_size]), pair.weight [heads, query_width], key_projection.weight and
-   value_projection.weight [projected, longest]. The caller frees *out, which is NULL on failure.
+   value_projection.weight [projected, longest], and with global_projections global_query, global_key and global_value, shaped and biased as query,
+   key and value. The caller frees *out, which is NULL on failure.
    Errors: INVALID_ARGUMENT (an option out of range), SHAPE (sizes that do not divide or fit), DTYPE, UNSUPPORTED (a score; float64 with
    the BLAS backend), TOO_LARGE, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_attention_create(attn_context *ctx, const attn_attention_options *options, attn_attention **out);

@@ -92,6 +92,8 @@ typedef struct attn_transformer_options {
     int32_t both_ways;         /* 1: the encoder reads each sequence in both directions, half of its width each (Bahdanau et al. 2015); 1 */
     int32_t decoder_attention; /* 0: the decoder knows the encoder's last state alone (Sutskever et al. 2014); 1 */
     int32_t decoder_score;     /* ATTN_SCORE_*; those of products without a matrix need width = decoder_width; ADDITIVE */
+    int32_t global_projections; /* 1: of the encoder's self-attention, as in attn_attention_options; its masks are set for its layers; 0 */
+    int32_t reserved_too;       /* 0 */
 } attn_transformer_options;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */

@@ -23,6 +23,7 @@ static void attention_formula(int64_t *sum, const attn_attention_options *o, int
     if (o->project_key) attn__grow(sum, key_rows, o->key_width, o->key_heads * o->key_head_size);
     if (o->project_value) attn__grow(sum, key_rows, o->value_width, o->key_heads * o->value_head_size);
     if (o->project_output) attn__grow(sum, rows, o->heads * o->value_head_size, o->output_width);
+    if (o->global_projections) attn__grow(sum, key_rows, o->key_width, o->key_heads * (o->key_head_size + o->value_head_size));
     if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(sum, rows, o->heads * o->key_head_size, o->head_size);
     if (o->gated_output) attn__grow(sum, rows, o->query_width, o->heads * o->value_head_size);
 }

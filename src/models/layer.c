@@ -48,6 +48,7 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.query_key_norm = o->query_key_norm;
     a.query_key_epsilon = o->norm_epsilon;
     a.gated_output = o->gated_attention;
+    a.global_projections = o->global_projections && memory_width == 0 && !side->causal;
     a.head_size = o->head_size;
     if (side->width != o->width && side->width % side->heads == 0) a.head_size = side->width / side->heads;
     a.bias_query = a.bias_key = a.bias_value = a.bias_output = o->attention_bias;

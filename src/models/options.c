@@ -67,7 +67,8 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      CODE(recurrence, ATTN_RECURRENCE_LSTM),
                                      CODE(both_ways, 1),
                                      CODE(decoder_attention, 1),
-                                     CODE(decoder_score, ATTN_SCORE_ADDITIVE)};
+                                     CODE(decoder_score, ATTN_SCORE_ADDITIVE),
+                                     CODE(global_projections, 1)};
 
 const attn_transformer_options attn__transformer_defaults = {.struct_size = sizeof(attn_transformer_options),
                                                              .encoder_layers = 6,
@@ -229,8 +230,9 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
     attn_status status =
         attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
-    if (status == ATTN_OK && o.reserved != 0)
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", (int)o.reserved);
+    if (status == ATTN_OK && (o.reserved != 0 || o.reserved_too != 0))
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved%s: got %d, expected 0", o.reserved != 0 ? "" : "_too",
+                            (int)(o.reserved != 0 ? o.reserved : o.reserved_too));
     if (status == ATTN_OK && o.recurrence != ATTN_RECURRENCE_NONE) status = resolve_recurrence(ctx, &o);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);

@@ -148,8 +148,13 @@ static void pick(const picked *p, const attn__attention_module *m)
     const int64_t group = o->heads / o->key_heads;
     const int64_t by_query[4] = {m->query_weight, m->query_bias, m->gate_weight, m->gate_bias};
     const int64_t by_key[4] = {m->key_weight, m->key_bias, m->value_weight, m->value_bias};
+    const attn__linear_module *const global[3] = {&m->global_query, &m->global_key, &m->global_value};
     for (int i = 0; i < 4; i++) pick_rows(p, by_query[i], 1);
     for (int i = 0; i < 4; i++) pick_rows(p, by_key[i], group);
+    for (int i = 0; o->global_projections && i < 3; i++) {
+        pick_rows(p, global[i]->weight, i == 0 ? 1 : group);
+        pick_rows(p, global[i]->bias, i == 0 ? 1 : group);
+    }
     pick_columns(p, m->output_weight, o->value_head_size);
 }
 

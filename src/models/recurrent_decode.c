@@ -216,7 +216,7 @@ static attn_status run_steps(run *r, attn__value *hidden)
 /* what the lists of the steps hold: two parts for each step, and the state's values */
 static void share_lists(run *r)
 {
-    r->hidden = r->steps.lists;
+    r->hidden = r->steps.lists.at;
     r->context = r->hidden + r->steps.count;
     r->now.hidden = (attn__value *)(r->context + r->steps.count);
     r->now.cell = r->now.hidden + r->model->writers_count;
@@ -235,6 +235,6 @@ attn_status attn__recurrent_decode(const attn__call *call, const attn__recurrent
         share_lists(&r);
         status = run_steps(&r, hidden);
     }
-    attn__recurrent_steps_close(call, &r.steps);
+    attn__lists_close(call, &r.steps.lists);
     return status;
 }

@@ -15,31 +15,19 @@ static attn_status bytes_of(attn_context *ctx, int64_t rows, int64_t steps, int6
     return ATTN_OK;
 }
 
-static attn_status take(const attn__call *call, attn__recurrent_steps *steps, void **out)
-{
-    attn_context *ctx = call->ctx;
-    attn__arena *arena = attn__tape_records(ctx, call->tape);
-    *out = attn__arena_take(arena, steps->bytes);
-    if (*out == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), "steps of a recurrent decoder");
-    if (!ctx->dry || call->tape != NULL) return ATTN_OK;
-    attn_status status = attn__allocate(ctx->memory, steps->bytes, &steps->real);
-    *out = steps->real;
-    return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, "steps of a recurrent decoder");
-}
-
 attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments segments, attn__segments memory, int64_t step_bytes,
                                        int64_t more_bytes, attn__recurrent_steps *out)
 {
-    int64_t lists = 0;
+    int64_t lists = 0, bytes = 0;
     memset(out, 0, sizeof *out);
     for (int64_t s = 0; s < segments.count; s++) {
         if (segments.at[s].length > out->count) out->count = segments.at[s].length;
         out->rows += segments.at[s].length;
     }
-    attn_status status = bytes_of(call->ctx, out->rows, out->count, step_bytes, more_bytes, &lists, &out->bytes);
-    if (status == ATTN_OK) status = take(call, out, &out->lists);
+    attn_status status = bytes_of(call->ctx, out->rows, out->count, step_bytes, more_bytes, &lists, &bytes);
+    if (status == ATTN_OK) status = attn__lists_open(call, bytes, "steps of a recurrent decoder", &out->lists);
     if (status != ATTN_OK) return status;
-    attn_segment *one = (attn_segment *)((char *)out->lists + lists), *seen = one + out->rows;
+    attn_segment *one = (attn_segment *)((char *)out->lists.at + lists), *seen = one + out->rows;
     int64_t *row = (int64_t *)(seen + out->rows), *segment = row + out->rows, *before = segment + out->rows, *first = before + out->rows;
     int64_t *sequence = first + out->count + 1, *position = sequence + out->rows;
     int64_t at = 0;
@@ -69,9 +57,4 @@ attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments se
     out->first = first;
     out->places = (attn__places){sequence, position};
     return ATTN_OK;
-}
-
-void attn__recurrent_steps_close(const attn__call *call, attn__recurrent_steps *steps)
-{
-    if (steps->real != NULL) attn__deallocate(call->ctx->memory, steps->real, steps->bytes);
 }

@@ -13,13 +13,10 @@ typedef struct attn__recurrent_steps {
     const attn_segment *one; /* entries as sequences of one row, where they stand */
     const attn_segment *memory;
     attn__places places; /* the same of `one`, as activations take it */
-    void *lists;         /* room for the caller's own */
-    void *real;          /* in a dry run, where the arena of a call without a tape has addresses alone */
-    int64_t bytes;
+    attn__lists lists;   /* at its beginning is room for the caller's own */
 } attn__recurrent_steps;
-/* memory: segments of the encoder's rows, count 0 where there are none; lists: bytes for each step and beside that. Give back with close, after a
-   failure too. */
+/* memory: segments of the encoder's rows, count 0 where there are none; lists: bytes for each step and beside that. `lists` are closed by the
+   caller, after a failure too. */
 attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments segments, attn__segments memory, int64_t step_bytes,
                                        int64_t more_bytes, attn__recurrent_steps *out);
-void attn__recurrent_steps_close(const attn__call *call, attn__recurrent_steps *steps);
 #endif

@@ -84,6 +84,7 @@ attn_status attn__attention_plan(const attn__scope *scope, const char *name, con
         status = attn__add_weight(&here, "score.weight", 1, o->heads * o->key_head_size, o->head_size, &rule, 1, &module->score_weight);
     if (status == ATTN_OK && o->score == ATTN_SCORE_ADDITIVE)
         status = attn__add_weight(&here, "score.weight", 1, o->heads, o->head_size, &rule, 1, &module->score_weight);
+    if (status == ATTN_OK) status = attn__attention_global_plan(&here, module);
     if (status == ATTN_OK && o->pair_bias)
         status = attn__add_weight(&here, "pair.weight", 1, o->heads, o->query_width, &rule, 1, &module->pair_weight);
     return status;
@@ -260,7 +261,7 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
         v = (attn__value){cache->value, -1, 0};
     }
     int64_t columns = o->heads * o->value_head_size;
-    if (status == ATTN_OK && (o->project_output || o->gated_output))
+    if (status == ATTN_OK && (o->project_output || o->gated_output || o->global_projections))
         status = attn__tape_temporary(call->ctx, call->tape, q.at.rows, columns, q.at.dtype, &heads);
     if (status != ATTN_OK) return status;
 
@@ -290,6 +291,8 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
     else if (status == ATTN_OK)
         status = attn__attention_form(call, m, &q, &k, &v, &settings, &joined);
     heads.id = joined.id;
+    if (status == ATTN_OK && o->global_projections)
+        status = attn__attention_global(call, m, in, &settings, o->project_output || o->gated_output ? NULL : y, &heads);
     if (status == ATTN_OK && o->gated_output) status = gate(call, m, in->query, o->project_output ? NULL : y, &heads);
     if (status != ATTN_OK || !o->project_output) {
         y->id = heads.id;

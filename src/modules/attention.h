@@ -2,6 +2,7 @@
 #define ATTN_MODULES_ATTENTION_H
 #include <attn/attention.h>
 #include "call.h"
+#include "linear.h"
 #include "norm.h"
 
 /* Definition 4.1: multi-head attention with its projections, each of which may be absent. Weights of query, key and value lie adjacent in
@@ -17,9 +18,10 @@ typedef struct attn__attention_module {
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
     int64_t gate_weight, gate_bias, position_table, position_values, score_weight, pair_weight;
-    int64_t key_projection, value_projection; /* of the Linformer; one index where they share it */
-    attn__norm_module query_norm, key_norm;   /* with query_key_norm */
-    uint64_t site;
+    int64_t key_projection, value_projection;                   /* of the Linformer; one index where they share it */
+    attn__norm_module query_norm, key_norm;                     /* with query_key_norm */
+    attn__linear_module global_query, global_key, global_value; /* with global_projections */
+    uint64_t site, global_site;
 } attn__attention_module;
 
 /* The public attention layer: a module with a parameter set of its own. */
@@ -74,6 +76,13 @@ typedef struct attn__attention_inputs {
 } attn__attention_inputs;
 attn_status attn__attention_run(const attn__call *call, const attn__attention_module *module, const attn__attention_inputs *inputs,
                                 attn__attention_cache *cache, attn__value *y);
+/* rows of global tokens, by projections of their own (attention_global.c): heads [rows, columns] of all rows by the usual ones become those with them,
+   at `asked` or in a temporary */
+attn_status attn__attention_global_resolve(attn_context *ctx, const attn_attention_options *options);
+attn_status attn__attention_global_plan(const attn__scope *scope, attn__attention_module *module);
+attn_status attn__attention_global(const attn__call *call, const attn__attention_module *module, const attn__attention_inputs *inputs,
+                                   const attn__attention_settings *settings, const attn__value *asked, attn__value *heads);
+
 /* What is to be told about one module in a call: the context's observer, in place while it runs. */
 typedef struct attn__attention_observer {
     const attn__attention_module *module;

@@ -87,6 +87,8 @@ static const attn__field fields[] = {ATTN__INT32(attn_attention_options, score, 
                                      SIZE(key_head_size, ATTN__DERIVED),
                                      ATTN__INT32(attn_attention_options, form, ATTN_FORM_SOFTMAX, ATTN_FORM_LINFORMER),
                                      FLAG(separate_projections),
+                                     FLAG(global_projections),
+                                     ATTN__INT32(attn_attention_options, reserved, 0, 0),
                                      SIZE(features, ATTN__DERIVED),
                                      ATTN__INT64(attn_attention_options, projected, 0, 0, INT32_MAX),
                                      ATTN__INT64(attn_attention_options, longest, 0, 0, INT32_MAX)};
@@ -170,6 +172,7 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
     if (status == ATTN_OK) status = attn__attention_positions_resolve(ctx, &o);
     if (status != ATTN_OK) return status;
     status = attn__attention_forms_resolve(ctx, &o);
+    if (status == ATTN_OK) status = attn__attention_global_resolve(ctx, &o);
     if (status != ATTN_OK) return status;
     if (o.derive_scale) o.scale = o.score == ATTN_SCORE_SCALED_DOT ? 1 / sqrt((double)o.head_size) : 1;
     *out = o;

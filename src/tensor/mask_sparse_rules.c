@@ -226,3 +226,23 @@ void attn__mask_sparse_row(const attn_mask *mask, const attn__pair *pair, int64_
         for (int64_t c = 0; c < keys; c++) allowed[c] = (uint8_t)sees_logarithmic(mask, place, j + c);
     }
 }
+
+static const attn_mask *find_global(const attn_mask *mask)
+{
+    while (mask != NULL && mask->kind == ATTN__MASK_UNION) {
+        const attn_mask *found = find_global(mask->a);
+        if (found != NULL) return found;
+        mask = mask->b;
+    }
+    return mask != NULL && mask->kind == ATTN__MASK_GLOBAL ? mask : NULL;
+}
+
+int64_t attn__mask_global_rows(const attn_mask *mask, const attn__pair *pair, int64_t *row)
+{
+    const attn_mask *global = find_global(mask);
+    if (global == NULL) return 0;
+    const int64_t *at = (const int64_t *)(const void *)global->allowed, place = attn__mask_place(global, pair, 0);
+    const int64_t first = globals_below(global, place), end = globals_below(global, place + pair->query->length);
+    for (int64_t g = first; row != NULL && g < end; g++) row[g - first] = at[g] - place;
+    return end - first;
+}
