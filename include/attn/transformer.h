@@ -93,7 +93,12 @@ typedef struct attn_transformer_options {
     int32_t decoder_attention; /* 0: the decoder knows the encoder's last state alone (Sutskever et al. 2014); 1 */
     int32_t decoder_score;     /* ATTN_SCORE_*; those of products without a matrix need width = decoder_width; ADDITIVE */
     int32_t global_projections; /* 1: of the encoder's self-attention, as in attn_attention_options; its masks are set for its layers; 0 */
-    int32_t reserved_too;       /* 0 */
+    int32_t form;         /* ATTN_FORM_* of self-attention; LINFORMER: of the encoder's alone, whose longest sequence is `context`. LINEAR
+                                   and PERFORMER have no weights to drop; a generator then keeps a state of constant size in place of keys and
+                                   values; SOFTMAX */
+    int64_t features;     /* PERFORMER: as in attn_attention_options; ATTN_DERIVED */
+    int64_t feature_seed; /* PERFORMER: at most 2^52; 0 */
+    int64_t projected;    /* LINFORMER: to be given; 0 */
 } attn_transformer_options;
 
 /* Writes the defaults. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */

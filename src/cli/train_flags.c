@@ -15,6 +15,7 @@ static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary
 static const char *const models[] = {"transformer", "recurrent", NULL};
 static const char *const cells[] = {"tanh", "lstm", NULL};
 static const char *const scores[] = {"dot", "scaled-dot", "bilinear", "additive", "none", NULL};
+static const char *const forms[] = {"softmax", "linear", "performer", "linformer", NULL};
 static const char *const ties[] = {"none", "output", NULL};
 static const char *const optimizers[] = {"adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "monograph", "linear", "cosine", "inverse-sqrt", NULL};
@@ -72,6 +73,10 @@ static const flag flags[] = {
     {"tie", FLAG_CHOICE, FLAG_MODEL, AT(tie), "NAME", NULL, NULL, "output: one table for reading and predicting tokens", NULL, ties, 0, 0},
     {"init", FLAG_TEXT, FLAG_MODEL, AT(initialisation), "X", NULL, NULL, "deviation of the first weights (scaled normal), or xavier", NULL,
      NULL, 0, 0},
+    {"form", FLAG_CHOICE, FLAG_MODEL, AT(form), "NAME", NULL, NULL, "of self-attention; linformer: of the encoder's", NULL, forms, 0, 0},
+    {"features", FLAG_INTEGER, FLAG_MODEL, AT(features), "N", NULL, NULL, "performer: of a head", NULL, NULL, 1, SIZE},
+    {"projected", FLAG_INTEGER, FLAG_MODEL, AT(projected), "N", NULL, NULL, "linformer: rows that keys and values are projected to", NULL,
+     NULL, 1, SIZE},
     {"no-bias", FLAG_SWITCH, FLAG_MODEL, AT(no_bias), "", NULL, NULL, "no biases in attention, feed-forward, norms and output", NULL, NULL,
      0, 0},
     {"dropout", FLAG_REAL, FLAG_MODEL, AT(dropout), "P", NULL, NULL, "of embeddings, attention weights and parts of layers", NULL, NULL, 0,

@@ -108,6 +108,21 @@ static int set_recurrence(const train_settings *s, attn_transformer_options *o)
     return 0;
 }
 
+/* linear forms know no caps, and positions in the embedding or rotary ones */
+static int set_form(const train_settings *s, attn_transformer_options *o)
+{
+    if (GIVEN(form)) o->form = s->form;
+    if (GIVEN(features)) o->features = s->features;
+    if (GIVEN(projected)) o->projected = s->projected;
+    if (GIVEN(features) && o->form != ATTN_FORM_PERFORMER) return fail(EXIT_INPUT, "--features: goes with --form performer alone");
+    if (GIVEN(projected) && o->form != ATTN_FORM_LINFORMER) return fail(EXIT_INPUT, "--projected: goes with --form linformer alone");
+    if (o->form == ATTN_FORM_LINFORMER && o->projected < 1)
+        return fail(EXIT_INPUT, "--projected: needed with --form linformer, the rows that keys and values are projected to");
+    if (o->form == ATTN_FORM_LINFORMER && o->encoder_layers == 0)
+        return fail(EXIT_INPUT, "--form: got linformer, which no decoder has, expected another with --task lm");
+    return 0;
+}
+
 static void set_parts(const train_settings *s, attn_transformer_options *o)
 {
     if (GIVEN(activation)) {
@@ -138,6 +153,8 @@ int model_of_settings(attn_context *ctx, const train_settings *s, int64_t source
     status = set_recurrence(s, &o);
     if (status != 0) return status;
     set_parts(s, &o);
+    status = set_form(s, &o);
+    if (status != 0) return status;
     if (GIVEN(initialisation)) status = set_initialisation(s->initialisation, &o);
     if (status != 0) return status;
     if (o.width % o.heads != 0 && o.head_size == ATTN_DERIVED)

@@ -13,6 +13,8 @@ enum { BY_ITSELF = -1 };                                     /* a number that fo
 typedef struct train_settings {
     const char *data, *valid, *out, *preset, *initialisation;
     int32_t model, cell, score, one_way; /* recurrent models */
+    int32_t form;
+    int64_t features, projected;
     int32_t task, tokens, source, target, activation, norm_placement, positions, tie, no_bias, optimizer, schedule, choose, resume,
         overwrite;
     int64_t layers, heads, width, feed_forward, encoder_layers, decoder_width, decoder_heads, decoder_feed_forward, context, threshold;

@@ -10,6 +10,7 @@ typedef struct attn__member {
     attn__layer_cache *caches;      /* [decoder layers] */
     void *self_cache, *cross_cache; /* the memory of all layers' self and cross caches */
     int64_t self_bytes, cross_bytes, cross_rows;
+    int32_t keeps_states, reserved;  /* 1: of linear forms, in place of keys and values */
     attn__recurrent_cache recurrent; /* of a recurrent model, in place of caches; its states are self_cache's memory */
 } attn__member;
 
@@ -58,10 +59,10 @@ void attn__member_close(const attn_generator *g, attn__member *m);
 /* rows of encoder memory: makes room in the cross caches and points the layers' views at it */
 attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *g, attn__member *m, int64_t rows);
 
-/* what a recurrent model knew before any token, in all slots; and its states after a stretch in a slot, which it has from now on */
+/* what states were before any token, in all slots; and those after a stretch in a slot, which count from now on */
 void attn__member_forget(const attn__member *m);
 void attn__member_take_over(const attn__member *m, int64_t slot);
-/* the first `rows` rows of slot `from` to slot `to`, in all layers; of a recurrent model its state */
+/* the first `rows` rows of slot `from` to slot `to`, in all layers; states as they are */
 void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows);
 
 /* Feeds the stream's tokens: segment i goes to slot[i], behind what its sequence has filled (segments of one sequence are of one length).

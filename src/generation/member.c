@@ -53,16 +53,19 @@ static attn_status parts_bytes(attn_context *ctx, const attn__member *m, int64_t
     return ATTN_OK;
 }
 
-/* bytes of `rows` rows of every layer's keys and values; 64-byte aligned each */
-static attn_status cache_bytes(attn_context *ctx, const attn__member *m, int cross, int64_t rows, int64_t *out)
+/* bytes of `rows` rows of every layer's keys and values, or two states of each of `slots` slots; 64-byte aligned each */
+static attn_status cache_bytes(attn_context *ctx, const attn__member *m, int cross, int64_t rows, int64_t slots, int64_t *out)
 {
     const attn__transformer_plan *plan = attn__member_plan(m);
     *out = 0;
     if (plan->recurrent != NULL) return parts_bytes(ctx, m, rows, recurrent_columns(plan->recurrent), out); /* across; it has no other */
     for (int64_t i = 0; i < plan->decoder.side.layers; i++) {
         const attn__attention_module *a = cross ? &plan->decoder.layers[i].cross : &plan->decoder.layers[i].self;
-        int64_t bytes = 0;
-        attn_status status = parts_bytes(ctx, m, rows, key_columns(a) + value_columns(a), &bytes);
+        int64_t bytes = 0, state = 0;
+        attn_status status = cross ? ATTN_OK : attn__attention_state_columns(ctx, a, &state);
+        if (status == ATTN_OK)
+            status = state > 0 ? parts_bytes(ctx, m, slots, 2 * state, &bytes)
+                               : parts_bytes(ctx, m, rows, key_columns(a) + value_columns(a), &bytes);
         if (status == ATTN_OK && attn__sum(*out, bytes, out)) status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
         if (status != ATTN_OK) return status;
     }
@@ -90,12 +93,16 @@ attn_status attn__member_open(attn_context *ctx, const attn_generator *g, const 
     if (plan->recurrent != NULL) return open_recurrent(ctx, g, plan->recurrent, m);
     if (attn__multiply(g->slots, g->options.capacity, &rows)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "a generator's caches");
     attn_status status = attn__generator_take(ctx, g, plan->decoder.side.layers, (int64_t)sizeof(attn__layer_cache), &m->caches);
-    if (status == ATTN_OK) status = cache_bytes(ctx, m, 0, rows, &m->self_bytes);
+    if (status == ATTN_OK) status = cache_bytes(ctx, m, 0, rows, g->slots, &m->self_bytes);
     if (status == ATTN_OK) status = attn__generator_take(ctx, g, m->self_bytes, 1, &m->self_cache);
     char *at = m->self_cache;
     for (int64_t i = 0; status == ATTN_OK && i < plan->decoder.side.layers; i++) {
-        m->caches[i].self.key = cache_view(m, &at, rows, key_columns(&plan->decoder.layers[i].self));
-        m->caches[i].self.value = cache_view(m, &at, rows, value_columns(&plan->decoder.layers[i].self));
+        const attn__attention_module *self = &plan->decoder.layers[i].self;
+        int64_t state;
+        status = attn__attention_state_columns(ctx, self, &state);
+        m->caches[i].self.key = cache_view(m, &at, state > 0 ? g->slots : rows, state > 0 ? state : key_columns(self));
+        m->caches[i].self.value = cache_view(m, &at, state > 0 ? g->slots : rows, state > 0 ? state : value_columns(self));
+        m->keeps_states |= state > 0;
     }
     return status;
 }
@@ -115,7 +122,7 @@ attn_status attn__member_cross_reserve(attn_context *ctx, const attn_generator *
     if (rows <= m->cross_rows && m->cross_cache != NULL) return ATTN_OK;
     int64_t bytes;
     void *memory;
-    attn_status status = cache_bytes(ctx, m, 1, rows, &bytes);
+    attn_status status = cache_bytes(ctx, m, 1, rows, 0, &bytes);
     if (status == ATTN_OK) status = attn__generator_take(ctx, g, bytes, 1, &memory);
     if (status != ATTN_OK) return status;
     attn__deallocate(g->memory, m->cross_cache, m->cross_bytes);
@@ -141,6 +148,12 @@ static void copy_rows(const view *v, int64_t from, int64_t to, int64_t rows)
     memcpy((char *)v->data + (size_t)to * row, (const char *)v->data + (size_t)from * row, (size_t)rows * row);
 }
 
+/* does the layer keep states in place of keys and values? */
+static int keeps_state(const attn__member *m, int64_t layer)
+{
+    return attn__member_plan(m)->decoder.layers[layer].self.options.form != ATTN_FORM_SOFTMAX;
+}
+
 void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows)
 {
     const int64_t capacity = g->options.capacity;
@@ -149,6 +162,10 @@ void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t f
         return;
     }
     for (int64_t i = 0; i < attn__member_plan(m)->decoder.side.layers; i++) {
+        if (keeps_state(m, i)) {
+            copy_rows(&m->caches[i].self.key, from, to, 1);
+            continue;
+        }
         copy_rows(&m->caches[i].self.key, from * capacity, to * capacity, rows);
         copy_rows(&m->caches[i].self.value, from * capacity, to * capacity, rows);
     }
@@ -156,12 +173,18 @@ void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t f
 
 void attn__member_forget(const attn__member *m)
 {
-    if (attn__member_plan(m)->recurrent != NULL) memset(m->self_cache, 0, (size_t)m->self_bytes);
+    if (attn__member_plan(m)->recurrent != NULL || m->keeps_states) memset(m->self_cache, 0, (size_t)m->self_bytes);
+}
+
+static void take_over(const view *now, const view *next, int64_t slot)
+{
+    const size_t row = (size_t)(now->row_stride * attn__dtype_bytes(now->dtype));
+    memcpy((char *)now->data + (size_t)slot * row, (const char *)next->data + (size_t)slot * row, row);
 }
 
 void attn__member_take_over(const attn__member *m, int64_t slot)
 {
-    if (attn__member_plan(m)->recurrent == NULL) return;
-    const size_t row = (size_t)(m->recurrent.now.row_stride * attn__dtype_bytes(m->recurrent.now.dtype));
-    memcpy((char *)m->recurrent.now.data + (size_t)slot * row, (const char *)m->recurrent.next.data + (size_t)slot * row, row);
+    if (attn__member_plan(m)->recurrent != NULL) take_over(&m->recurrent.now, &m->recurrent.next, slot);
+    for (int64_t i = 0; m->keeps_states && i < attn__member_plan(m)->decoder.side.layers; i++)
+        if (keeps_state(m, i)) take_over(&m->caches[i].self.key, &m->caches[i].self.value, slot);
 }

@@ -64,7 +64,7 @@ static attn_status run(attn_context *ctx, const attn__member *m, const view *tok
     if (status == ATTN_OK)
         status = plan->recurrent != NULL
                      ? attn__transformer_decode_recurrent(&call, plan, tokens, stream, memory, &m->recurrent, slot, &hidden)
-                     : attn__transformer_decode(&call, plan, tokens, stream, keys, memory, m->caches, &hidden);
+                     : attn__transformer_decode(&call, plan, tokens, stream, keys, memory, m->caches, slot, &hidden);
     return status == ATTN_OK ? last_logits(&call, plan, &hidden, stream->segments, logits) : status;
 }
 

@@ -23,7 +23,6 @@ static void attention_formula(int64_t *sum, const attn_attention_options *o, int
     if (o->project_key) attn__grow(sum, key_rows, o->key_width, o->key_heads * o->key_head_size);
     if (o->project_value) attn__grow(sum, key_rows, o->value_width, o->key_heads * o->value_head_size);
     if (o->project_output) attn__grow(sum, rows, o->heads * o->value_head_size, o->output_width);
-    if (o->global_projections) attn__grow(sum, key_rows, o->key_width, o->key_heads * (o->key_head_size + o->value_head_size));
     if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(sum, rows, o->heads * o->key_head_size, o->head_size);
     if (o->gated_output) attn__grow(sum, rows, o->query_width, o->heads * o->value_head_size);
 }
@@ -142,6 +141,7 @@ static attn_status read_decoding(attn_context *ctx, attn__dry *dry, attn__segmen
     attn_status status = attn__read_decoding(ctx, dry, s, t, 1, attn__longest(t), &read);
     r->prompt = read.prompt;
     r->decode = read.decode;
+    read.handles = twice(read.handles); /* a prompt plans its memory on a model of the same kind, beside the one that decodes */
     r->decode_bytes = peak(ctx, dry->model->parameters, 1, &read);
     return status;
 }
@@ -370,6 +370,36 @@ static attn_status attention_products(attn_context *ctx, const attn_attention_op
     return status;
 }
 
+/* What projections for global tokens cost beside that: rows that the mask names, over whole segments. Of masks that name none, nothing. */
+static attn_status global_products(attn_context *ctx, const attn_attention_options *o, attn__segments q, attn__segments k,
+                                   const attn_mask *mask, attn_cost_report *r)
+{
+    attn_cost_report more = {.forward = 0};
+    int64_t bytes, rows = 0;
+    if (!o->global_projections) return ATTN_OK;
+    if (attn__multiply(q.count, (int64_t)sizeof(attn_segment), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "segments");
+    attn__mark mark = attn__arena_mark(ctx->scratch);
+    attn_segment *at = attn__scratch(ctx, bytes);
+    if (at == NULL) return attn__arena_status(ctx->scratch);
+    for (int64_t s = 0; s < q.count; s++) {
+        const attn__pair pair = {s, &q.at[s], &k.at[s]};
+        at[s] = (attn_segment){rows, attn__mask_global_rows(mask, &pair, NULL), 0, 0};
+        rows += at[s].length;
+    }
+    attn_status status = rows > 0 ? attention_products(ctx, o, (attn__segments){q.count, rows, at}, k, NULL, &more) : ATTN_OK;
+    attn__arena_rewind(ctx->scratch, mark);
+    if (status != ATTN_OK || rows == 0) return status;
+    int64_t projections = 0;
+    attn__grow(&projections, rows, o->query_width, o->heads * o->head_size);
+    attn__grow(&projections, k.rows, o->key_width, o->key_heads * o->key_head_size);
+    attn__grow(&projections, k.rows, o->value_width, o->key_heads * o->value_head_size);
+    attn__grow(&r->forward, more.forward, 1, 1);
+    attn__grow(&r->forward, projections, 1, 1);
+    attn__grow(&r->backward, more.backward, 1, 1);
+    attn__grow(&r->backward, twice(projections), 1, 1);
+    return ATTN_OK;
+}
+
 /* a weight, and a bias where there is one */
 static void grow_projection(int64_t *sum, int64_t in, int64_t out, int32_t bias)
 {
@@ -390,6 +420,10 @@ static int64_t other_parameters(const attn_attention_options *o)
     if (o->form == ATTN_FORM_LINFORMER) attn__grow(&sum, o->separate_projections ? 2 : 1, o->projected, o->longest);
     if (o->score == ATTN_SCORE_MULTIPLICATIVE) attn__grow(&sum, o->heads, o->key_head_size, o->head_size);
     if (o->gated_output) grow_projection(&sum, o->query_width, o->heads * o->value_head_size, o->bias_query);
+    if (!o->global_projections) return sum;
+    grow_projection(&sum, o->query_width, o->heads * o->head_size, o->bias_query);
+    grow_projection(&sum, o->key_width, o->key_heads * o->key_head_size, o->bias_key);
+    grow_projection(&sum, o->value_width, o->key_heads * o->value_head_size, o->bias_value);
     return sum;
 }
 
@@ -439,6 +473,7 @@ attn_status attn_attention_cost(attn_context *ctx, const attn_attention_options 
     attention_formula(&r.forward, &o, query->rows, key->rows, 0);
     r.backward = twice(r.forward);
     if (status == ATTN_OK) status = attention_products(ctx, &o, q, k, mask, &r);
+    if (status == ATTN_OK) status = global_products(ctx, &o, q, k, mask, &r);
     if (status != ATTN_OK) return attn__leave(ctx, status);
     const int64_t every = pairs(q, k);
     attention_formula(&r.forward_formula, &o, query->rows, key->rows, every);

@@ -29,6 +29,9 @@ static attn_status find_module(attn_context *ctx, const attn__transformer_plan *
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "request.part: got %d, expected a part that the model has", (int)r->part);
     const attn__stack *stack = r->part == ATTN_INSPECT_ENCODER ? &plan->encoder : &plan->decoder;
     if (r->layer < 0 || r->layer >= stack->side.layers) return wrong(ctx, "layer", r->layer, stack->side.layers);
+    if (r->part != ATTN_INSPECT_CROSS && stack->layers[r->layer].self.options.form != ATTN_FORM_SOFTMAX)
+        return attn__fail(ctx, ATTN_ERROR_UNSUPPORTED, "request.part: got %d, whose attention has no weights, expected a part that has",
+                          (int)r->part);
     *out = r->part == ATTN_INSPECT_CROSS ? &stack->layers[r->layer].cross : &stack->layers[r->layer].self;
     return ATTN_OK;
 }

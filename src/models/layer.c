@@ -30,6 +30,17 @@ static void set_positions(const attn_transformer_options *o, const attn__side *s
     a->rotary_magnitude = o->rotary_magnitude;
 }
 
+/* each projected key mixes later rows too: a decoder's is softmax */
+static void set_form(const attn_transformer_options *o, const attn__side *side, attn_attention_options *a)
+{
+    if (o->form == ATTN_FORM_LINFORMER && side->causal) return;
+    a->form = o->form;
+    a->features = o->features;
+    a->feature_seed = (uint64_t)o->feature_seed;
+    a->projected = o->projected;
+    a->longest = o->context;
+}
+
 /* memory_width 0: self-attention, which alone knows positions, and may have lost heads: kept NULL: none */
 static attn_status plan_attention(const attn__scope *scope, const char *name, const attn_transformer_options *o, const attn__side *side,
                                   int64_t memory_width, double shrink, const attn__attention_module *shared, const attn__kept *kept,
@@ -48,11 +59,12 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.query_key_norm = o->query_key_norm;
     a.query_key_epsilon = o->norm_epsilon;
     a.gated_output = o->gated_attention;
+    if (memory_width == 0) set_form(o, side, &a);
     a.global_projections = o->global_projections && memory_width == 0 && !side->causal;
     a.head_size = o->head_size;
     if (side->width != o->width && side->width % side->heads == 0) a.head_size = side->width / side->heads;
     a.bias_query = a.bias_key = a.bias_value = a.bias_output = o->attention_bias;
-    a.dropout = o->dropout_attention;
+    a.dropout = a.form == ATTN_FORM_LINEAR || a.form == ATTN_FORM_PERFORMER ? 0 : o->dropout_attention; /* there are no weights */
     a.soft_cap = o->soft_cap;
     a.initialisation = o->initialisation;
     a.initialisation_scale = o->initialisation_scale;
@@ -119,7 +131,8 @@ static attn_status run_self(const attn__call *call, const attn__layer *layer, co
                                            .key_segments = in->key_segments,
                                            .mask = in->mask,
                                            .query_places = in->stream.places,
-                                           .key_places = in->stream.places};
+                                           .key_places = in->stream.places,
+                                           .slot = in->slot};
     return attn__attention_run(call, &layer->self, &inputs, in->cache ? &in->cache->self : NULL, y);
 }
 

@@ -41,6 +41,7 @@ typedef struct attn__layer_inputs {
     const attn_mask *mask, *memory_mask;
     const attn__value *memory; /* NULL: none, or its keys and values are in the cache */
     attn__layer_cache *cache;  /* NULL: none */
+    const int64_t *slot;       /* with a cache: of each segment */
 } attn__layer_inputs;
 
 /* What one layer hands to the next: the stream, and a sub-layer's output that is not yet added to it, so that the addition and the next norm

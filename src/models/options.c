@@ -68,7 +68,11 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      CODE(both_ways, 1),
                                      CODE(decoder_attention, 1),
                                      CODE(decoder_score, ATTN_SCORE_ADDITIVE),
-                                     CODE(global_projections, 1)};
+                                     CODE(global_projections, 1),
+                                     CODE(form, ATTN_FORM_LINFORMER),
+                                     SIZE(features, 1, 1, 2147483647.0),
+                                     SIZE(feature_seed, 0, 0, 4503599627370496.0),
+                                     SIZE(projected, 0, 0, 2147483647.0)};
 
 const attn_transformer_options attn__transformer_defaults = {.struct_size = sizeof(attn_transformer_options),
                                                              .encoder_layers = 6,
@@ -112,7 +116,8 @@ const attn_transformer_options attn__transformer_defaults = {.struct_size = size
                                                              .rotary_high = 32,
                                                              .both_ways = 1,
                                                              .decoder_attention = 1,
-                                                             .decoder_score = ATTN_SCORE_ADDITIVE};
+                                                             .decoder_score = ATTN_SCORE_ADDITIVE,
+                                                             .features = ATTN_DERIVED};
 
 const attn__field *attn__option_fields(int64_t *count)
 {
@@ -159,6 +164,7 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
         o->head_size = o->width / o->heads;
     }
     if (o->rotated == ATTN_DERIVED) o->rotated = o->head_size;
+    if (o->features == ATTN_DERIVED) o->features = 4 * o->head_size;
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
     if (o->decoder_width == ATTN_DERIVED) o->decoder_width = o->width;
     if (o->decoder_heads == ATTN_DERIVED) o->decoder_heads = o->heads;
@@ -230,9 +236,8 @@ attn_status attn__transformer_resolve(attn_context *ctx, const attn_transformer_
     attn_status status =
         attn__options_read(ctx, "options", options, &attn__transformer_defaults, sizeof o, ATTN__TRANSFORMER_OPTIONS_SMALLEST, &o);
     if (status == ATTN_OK) status = ATTN__CHECK(ctx, "options", &o, fields);
-    if (status == ATTN_OK && (o.reserved != 0 || o.reserved_too != 0))
-        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved%s: got %d, expected 0", o.reserved != 0 ? "" : "_too",
-                            (int)(o.reserved != 0 ? o.reserved : o.reserved_too));
+    if (status == ATTN_OK && o.reserved != 0)
+        status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "options.reserved: got %d, expected 0", (int)o.reserved);
     if (status == ATTN_OK && o.recurrence != ATTN_RECURRENCE_NONE) status = resolve_recurrence(ctx, &o);
     if (status == ATTN_OK) status = resolve_heads(ctx, &o);
     if (status == ATTN_OK) status = resolve_ends(ctx, &o);

@@ -56,14 +56,16 @@ static attn_status open_session(session *s, int64_t source_rows)
     s->memory = s->keys + s->slots;
     s->slot = (int64_t *)(s->memory + s->slots);
     if (s->plan->recurrent != NULL) return open_recurrent(s, source_rows);
-    for (int64_t i = 0; i < decoder->side.layers; i++) {
+    for (int64_t i = 0; status == ATTN_OK && i < decoder->side.layers; i++) {
         const attn_attention_options *self = &decoder->layers[i].self.options, *cross = &decoder->layers[i].cross.options;
-        s->caches[i].self.key = cache(s, rows, self->key_heads * self->head_size);
-        s->caches[i].self.value = cache(s, rows, self->key_heads * self->value_head_size);
+        int64_t state;
+        status = attn__attention_state_columns(s->dry->ctx, &decoder->layers[i].self, &state);
+        s->caches[i].self.key = cache(s, state > 0 ? s->slots : rows, state > 0 ? state : self->key_heads * self->head_size);
+        s->caches[i].self.value = cache(s, state > 0 ? s->slots : rows, state > 0 ? state : self->key_heads * self->value_head_size);
         s->caches[i].cross.key = cache(s, source_rows, cross->key_heads * cross->head_size);
         s->caches[i].cross.value = cache(s, source_rows, cross->key_heads * cross->value_head_size);
     }
-    return ATTN_OK;
+    return status;
 }
 
 /* caches, tokens, logits and what is kept of each sequence */
@@ -107,7 +109,7 @@ static attn_status feed(const session *s, attn__segments segments, attn__segment
     if (status == ATTN_OK)
         status = plan->recurrent != NULL
                      ? attn__transformer_decode_recurrent(&s->call, plan, &tokens, &stream, memory, &s->recurrent, s->slot, &hidden)
-                     : attn__transformer_decode(&s->call, plan, &tokens, &stream, keys, memory, s->caches, &hidden);
+                     : attn__transformer_decode(&s->call, plan, &tokens, &stream, keys, memory, s->caches, s->slot, &hidden);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.in, plan->options.dtype, &last);
     if (status == ATTN_OK) status = attn__tape_temporary(ctx, NULL, segments.count, plan->output.out, plan->options.dtype, &logits);
     return status == ATTN_OK ? attn__transformer_logits(&s->call, plan, &last, &logits) : status;

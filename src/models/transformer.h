@@ -60,10 +60,11 @@ attn_status attn__transformer_recurrent(const attn__call *call, const attn__tran
 /* logits = hidden times the output head */
 attn_status attn__transformer_logits(const attn__call *call, const attn__transformer_plan *plan, const attn__value *hidden,
                                      attn__value *logits);
-/* One stretch of decoding: tokens of the stream to hidden rows, keys and values kept in the caches [decoder layers]. */
+/* One stretch of decoding: tokens of the stream to hidden rows, keys and values kept in the caches [decoder layers], states of linear forms in row
+   slot[i] of them for segment i. */
 attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens,
                                      const attn__stream *stream, attn__segments key_segments, attn__segments memory_segments,
-                                     attn__layer_cache *caches, attn__value *hidden);
+                                     attn__layer_cache *caches, const int64_t *slot, attn__value *hidden);
 /* The same of a recurrent model, whose state stands in row slot[i] of the cache for segment i, before and, when it is done, after. */
 typedef struct attn__recurrent_cache {
     view keys, memory; /* [source rows, columns]; data NULL: none */

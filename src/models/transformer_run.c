@@ -105,9 +105,10 @@ static attn_status decode(const attn__call *call, const attn__transformer_plan *
 
 attn_status attn__transformer_decode(const attn__call *call, const attn__transformer_plan *plan, const view *tokens,
                                      const attn__stream *stream, attn__segments key_segments, attn__segments memory_segments,
-                                     attn__layer_cache *caches, attn__value *hidden)
+                                     attn__layer_cache *caches, const int64_t *slot, attn__value *hidden)
 {
-    const attn__layer_inputs in = {.stream = *stream, .key_segments = key_segments, .memory_segments = memory_segments, .cache = caches};
+    const attn__layer_inputs in = {
+        .stream = *stream, .key_segments = key_segments, .memory_segments = memory_segments, .cache = caches, .slot = slot};
     return decode(call, plan, tokens, &in, hidden);
 }
 

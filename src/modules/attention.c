@@ -254,7 +254,8 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
     if (status == ATTN_OK) status = attn__attention_turn(call, m, &m->query_norm, o->heads, in->query_places, &q);
     if (status == ATTN_OK && in->key != NULL) status = attn__attention_turn(call, m, &m->key_norm, o->key_heads, in->key_places, &k);
     if (status != ATTN_OK) return status;
-    if (cache != NULL) {
+    const int keeps_state = cache != NULL && o->form != ATTN_FORM_SOFTMAX;
+    if (cache != NULL && !keeps_state) {
         if (in->key != NULL) status = put_rows(call, in, &k.at, &cache->key);
         if (in->key != NULL && status == ATTN_OK) status = put_rows(call, in, &v.at, &cache->value);
         k = (attn__value){cache->key, -1, 0};
@@ -289,7 +290,7 @@ attn_status attn__attention_run(const attn__call *call, const attn__attention_mo
     if (status == ATTN_OK && o->form == ATTN_FORM_SOFTMAX)
         status = attn__attend(call->ctx, call->tape, &q, &k, &v, &settings, &joined); /* [rows, heads, value_head_size] */
     else if (status == ATTN_OK)
-        status = attn__attention_form(call, m, &q, &k, &v, &settings, &joined);
+        status = attn__attention_form(call, m, &q, &k, &v, &settings, cache, in->slot, &joined);
     heads.id = joined.id;
     if (status == ATTN_OK && o->global_projections)
         status = attn__attention_global(call, m, in, &settings, o->project_output || o->gated_output ? NULL : y, &heads);

@@ -58,19 +58,25 @@ attn_status attn__attention_bias_of(const attn__call *call, const attn__attentio
 attn_status attn__attention_forms_resolve(attn_context *ctx, attn_attention_options *options);
 attn_status attn__attention_forms_plan(const attn__scope *scope, attn__attention_module *module);
 /* q, k, v, joined: heads, as attn__attend takes them; settings: those of softmax */
+struct attn__attention_cache;
 attn_status attn__attention_form(const attn__call *call, const attn__attention_module *module, attn__value *q, attn__value *k,
-                                 const attn__value *v, attn__attention_settings *settings, attn__value *joined);
+                                 const attn__value *v, attn__attention_settings *settings, const struct attn__attention_cache *cache,
+                                 const int64_t *slot, attn__value *joined); /* cache, slot: of a state, or NULL */
 
-/* Keys and values that decoding keeps: [cache rows, key_heads * size] each. Rows of a segment lie at its key segment's start. */
+/* Keys and values that decoding keeps: [cache rows, key_heads * size] each. Rows of a segment lie at its key segment's start. Of linear forms instead a
+   state of constant size in row slot[segment]: key as it was, value what it is after the call, [slots, state columns]. */
 typedef struct attn__attention_cache {
     view key, value;
 } attn__attention_cache;
+/* columns of such a state; 0: the form keeps keys and values */
+attn_status attn__attention_state_columns(attn_context *ctx, const attn__attention_module *module, int64_t *out);
 
 typedef struct attn__attention_inputs {
     const attn__value *query, *key, *value; /* plain rows; the same pointer where they are one tensor */
     attn__segments query_segments, key_segments;
     const attn_mask *mask;
     attn__places query_places, key_places; /* with rotary positions */
+    const int64_t *slot;                   /* [segments], with a cache; linear forms alone look at it */
     const attn__value *pair;               /* [heads, pair_length pair_length], dense: what scores gain, in every segment; NULL: nothing */
     int64_t pair_length;
 } attn__attention_inputs;

@@ -51,24 +51,66 @@ static attn_status project_and_attend(const attn__call *call, const attn__attent
     return status == ATTN_OK ? attn__linformer(call->ctx, call->tape, &in, settings, joined) : status;
 }
 
-attn_status attn__attention_form(const attn__call *call, const attn__attention_module *m, attn__value *q, attn__value *k,
-                                 const attn__value *v, attn__attention_settings *settings, attn__value *joined)
+/* of LINEAR and PERFORMER, for heads of `size` columns */
+static attn_status read_linear(attn_context *ctx, const attn_attention_options *o, int64_t size, attn_linear_attention_options *out)
 {
-    const attn_attention_options *o = &m->options;
-    if (o->form == ATTN_FORM_LINFORMER) return project_and_attend(call, m, q, k, v, settings, joined);
-    attn__linear_settings linear = {
-        .causal = settings->mask != NULL, .query_segments = settings->query_segments, .key_segments = settings->key_segments};
-    attn_linear_attention_options given, read;
-    if (linear.causal && !attn__mask_is_causal(settings->mask))
-        return attn__fail(call->ctx, ATTN_ERROR_UNSUPPORTED,
-                          "mask: got one that linear attention does not have, expected NULL or a causal one aligned to the last key");
+    attn_linear_attention_options given;
     attn_status status = attn_linear_attention_options_init(&given, sizeof given);
     given.map = o->form == ATTN_FORM_LINEAR ? ATTN_FEATURES_ELU : ATTN_FEATURES_POSITIVE;
     given.features = o->form == ATTN_FORM_LINEAR ? ATTN_DERIVED : o->features;
     given.seed = o->feature_seed;
     given.derive_scale = 0;
     given.scale = o->form == ATTN_FORM_LINEAR ? 1 : o->scale;
-    if (status == ATTN_OK) status = attn__linear_read(call->ctx, &given, q->at.width, &read);
+    return status == ATTN_OK ? attn__linear_read(ctx, &given, size, out) : status;
+}
+
+attn_status attn__attention_state_columns(attn_context *ctx, const attn__attention_module *m, int64_t *out)
+{
+    const attn_attention_options *o = &m->options;
+    attn_linear_attention_options read;
+    *out = 0;
+    if (o->form != ATTN_FORM_LINEAR && o->form != ATTN_FORM_PERFORMER) return ATTN_OK;
+    attn_status status = read_linear(ctx, o, o->key_head_size, &read);
+    if (status == ATTN_OK && (attn__multiply(read.features + 1, o->value_head_size + 1, out) || attn__multiply(*out, o->key_heads, out)))
+        status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "state of linear attention");
+    return status;
+}
+
+/* From the states of the segments' slots to their next ones: a call that fails has left them as they were. */
+static attn_status attend_with_state(const attn__call *call, const attn__value *q, const attn__value *k, const attn__value *v,
+                                     attn__linear_settings *linear, const attn__attention_cache *cache, const int64_t *slot,
+                                     attn__value *joined)
+{
+    const attn__value now = {cache->key, -1, 0};
+    const int64_t count = linear->query_segments.count;
+    attn__value state;
+    attn_status status = attn__tape_temporary(call->ctx, NULL, count, cache->key.width, cache->key.dtype, &state);
+    if (status == ATTN_OK) status = attn__gather_rows(call->ctx, NULL, &now, slot, &state);
+    linear->state = state.at.data;
+    linear->key_segments = linear->query_segments; /* what was before is in the state */
+    if (status == ATTN_OK) status = attn__linear_attend(call->ctx, NULL, q, k, v, linear, joined);
+    for (int64_t i = 0; status == ATTN_OK && i < count; i++) {
+        const view row = attn__view_rows(state.at, i, 1);
+        view place = attn__view_rows(cache->value, slot[i], 1);
+        status = attn__copy_view(call->ctx, &row, 0, &place);
+    }
+    return status;
+}
+
+attn_status attn__attention_form(const attn__call *call, const attn__attention_module *m, attn__value *q, attn__value *k,
+                                 const attn__value *v, attn__attention_settings *settings, const attn__attention_cache *cache,
+                                 const int64_t *slot, attn__value *joined)
+{
+    const attn_attention_options *o = &m->options;
+    if (o->form == ATTN_FORM_LINFORMER) return project_and_attend(call, m, q, k, v, settings, joined);
+    attn__linear_settings linear = {
+        .causal = settings->mask != NULL, .query_segments = settings->query_segments, .key_segments = settings->key_segments};
+    attn_linear_attention_options read;
+    if (linear.causal && !attn__mask_is_causal(settings->mask))
+        return attn__fail(call->ctx, ATTN_ERROR_UNSUPPORTED,
+                          "mask: got one that linear attention does not have, expected NULL or a causal one aligned to the last key");
+    attn_status status = read_linear(call->ctx, o, q->at.width, &read);
     if (status == ATTN_OK) status = attn__linear_features(call->ctx, call->tape, &read, q, k, &linear);
+    if (status == ATTN_OK && cache != NULL) return attend_with_state(call, q, k, v, &linear, cache, slot, joined);
     return status == ATTN_OK ? attn__linear_attend(call->ctx, call->tape, q, k, v, &linear, joined) : status;
 }

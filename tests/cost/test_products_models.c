@@ -2,11 +2,11 @@
 #include "cost/products.h"
 
 /* models with every switch that changes products */
-enum { MODELS = 19, RECURRENT = 14 };
+enum { MODELS = 22, RECURRENT = 14, FORMS = 19 };
 static attn_transformer_options model_case(int which, char *what, size_t size)
 {
-    const int64_t encoder[MODELS] = {0, 2, 1, 1, 0, 0, 2, 2, 0, 1, 2, 0, 1, 0, 1, 2, 1, 2, 0},
-                  decoder[MODELS] = {2, 0, 1, 2, 2, 2, 0, 1, 2, 1, 2, 1, 1, 2, 1, 2, 1, 2, 2};
+    const int64_t encoder[MODELS] = {0, 2, 1, 1, 0, 0, 2, 2, 0, 1, 2, 0, 1, 0, 1, 2, 1, 2, 0, 1, 2, 2},
+                  decoder[MODELS] = {2, 0, 1, 2, 2, 2, 0, 1, 2, 1, 2, 1, 1, 2, 1, 2, 1, 2, 2, 0, 0, 1};
     attn_transformer_options o = model_options(encoder[which], decoder[which]);
     o.heads = 4;
     o.context = 2000;
@@ -26,7 +26,11 @@ static attn_transformer_options model_case(int which, char *what, size_t size)
     if (which == 4 || which == 10) o.checkpoint_layers = 1;
     if (which == 6) o.tie = ATTN_TIE_OUTPUT;
     if (which == 13) o.attention_bias = o.feed_forward_bias = 0;
-    if (which >= RECURRENT) {
+    if (which >= FORMS) {
+        o.form = which - FORMS + ATTN_FORM_LINEAR;
+        o.projected = 7;
+        o.features = 12;
+    } else if (which >= RECURRENT) {
         o.recurrence = which % 2 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
         o.both_ways = which % 3 != 0;
         o.decoder_score = which == 14 ? ATTN_SCORE_ADDITIVE : which == 15 ? ATTN_SCORE_MULTIPLICATIVE : ATTN_SCORE_DOT;
@@ -101,7 +105,9 @@ static void run_generation(int which, int b)
             size = o.head_size == ATTN_DERIVED ? width / heads : o.head_size;
     for (int64_t step = 0; step < 5; step++) {
         OK(ctx, attn_generator_step(ctx, generator, g.sequences, tokens, finished));
-        agree(what, counter_take(), r.decode + (which < RECURRENT ? step * g.sequences * o.decoder_layers * heads * 2 * size : 0));
+        agree(what, counter_take(),
+              r.decode +
+                  (which < RECURRENT || o.form == ATTN_FORM_LINFORMER ? step * g.sequences * o.decoder_layers * heads * 2 * size : 0));
     }
     attn_generator_free(generator);
     model_batch_close(&batch);

@@ -18,7 +18,13 @@ static void spoil(session *s)
             if (filled == 0) memset((char *)now->data + (size_t)slot * row, 255, row);
             continue;
         }
-        for (int64_t l = 0; l < 2 * s->options.decoder_layers; l++) {
+        for (int64_t l = 0; s->options.form != ATTN_FORM_SOFTMAX && l < s->options.decoder_layers; l++) {
+            const view *now = &g->model.caches[l].self.key, *next = &g->model.caches[l].self.value;
+            const size_t row = (size_t)(now->row_stride * attn__dtype_bytes(now->dtype));
+            memset((char *)next->data + (size_t)slot * row, 255, row);
+            if (filled == 0) memset((char *)now->data + (size_t)slot * row, 255, row);
+        }
+        for (int64_t l = 0; s->options.form == ATTN_FORM_SOFTMAX && l < 2 * s->options.decoder_layers; l++) {
             const view *v = l % 2 ? &g->model.caches[l / 2].self.value : &g->model.caches[l / 2].self.key;
             for (int64_t r = slot * g->options.capacity + filled; r < (slot + 1) * g->options.capacity; r++)
                 for (int64_t c = 0; c < v->width; c++) {
@@ -63,6 +69,7 @@ static void follow(int which, int64_t beam, double penalty, int *ended_early, in
     m.positions = which & 1 ? ATTN_POSITIONS_SINUSOIDAL : ATTN_POSITIONS_ROTARY;
     if (which & 1) m.heads = 4, m.key_heads = 2;
     if (which & 4) m.recurrence = which & 1 ? ATTN_RECURRENCE_LSTM : ATTN_RECURRENCE_TANH;
+    if (which & 8) m.form = which & 1 ? ATTN_FORM_LINEAR : ATTN_FORM_PERFORMER;
     o.beam = beam;
     o.length_penalty = penalty;
     o.stop_count = 5;
@@ -99,7 +106,7 @@ static void test_rules(void **state)
     static const double penalties[4] = {0, 1, 0.6, -0.5};
     int early = 0, full = 0;
     (void)state;
-    for (int which = 0; which < 8; which++)
+    for (int which = 0; which < 12; which++)
         for (int b = 0; b < 4; b++) follow(which, beams[b], penalties[(b + which) % 4], &early, &full);
     if (early < 10 || full < 10) fail_msg("%d searches ended early, %d at the end of their room", early, full);
 }

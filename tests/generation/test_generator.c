@@ -10,7 +10,11 @@ static void spoil(session *s)
         memset(next->data, 255, (size_t)(next->rows * next->row_stride * attn__dtype_bytes(next->dtype)));
         return;
     }
-    for (int64_t l = 0; l < s->options.decoder_layers; l++)
+    for (int64_t l = 0; s->options.form != ATTN_FORM_SOFTMAX && l < s->options.decoder_layers; l++) {
+        const view *next = &g->model.caches[l].self.value;
+        memset(next->data, 255, (size_t)(next->rows * next->row_stride * attn__dtype_bytes(next->dtype)));
+    }
+    for (int64_t l = 0; s->options.form == ATTN_FORM_SOFTMAX && l < s->options.decoder_layers; l++)
         for (int which = 0; which < 2; which++) {
             const view *v = which ? &g->model.caches[l].self.value : &g->model.caches[l].self.key;
             for (int64_t i = 0; i < s->count; i++)
@@ -37,7 +41,12 @@ static attn_transformer_options kind(int which)
         o.query_key_norm = which >> 2 & 1;
         o.gated_attention = which >> 3 & 1;
     }
-    if (which & 64) {
+    if ((which & 96) == 96) { /* states in place of keys and values */
+        o.form = which & 4 ? ATTN_FORM_PERFORMER : ATTN_FORM_LINEAR;
+        o.features = which & 8 ? 6 : ATTN_DERIVED;
+        o.positions = which & 2 ? ATTN_POSITIONS_ROTARY : ATTN_POSITIONS_SINUSOIDAL;
+        o.dropout_attention = 0.5;
+    } else if (which & 64) {
         o.recurrence = which & 4 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
         o.both_ways = which >> 3 & 1;
         o.decoder_score = which >> 1 & 3;
@@ -62,7 +71,7 @@ static void test_cache_equals_the_whole(void **state)
 {
     (void)state;
     const int64_t source[4] = {3, 0, 5, 1}, target[4] = {4, 1, 6, 2};
-    for (int which = 0; which < 96; which++) {
+    for (int which = 0; which < 128; which++) {
         attn_transformer_options o = kind(which & 111);
         int32_t backend = which & 16 ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS;
         if (which & 16) o.dtype = ATTN_FLOAT64;
