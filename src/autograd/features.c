@@ -128,13 +128,12 @@ static attn_status draw(attn_context *ctx, const attn_linear_attention_options *
 {
     int64_t size = to->width, bytes;
     uint64_t key = attn__mix(o->seed, attn__hash("feature directions")), lengths = attn__mix(key, 1);
-    if (ctx->dry) return ATTN_OK;
     if (attn__multiply(size, o->independent ? 1 : size, &bytes) || attn__multiply(bytes, (int64_t)sizeof(double), &bytes))
         return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "directions");
     attn__mark mark = attn__arena_mark(ctx->scratch);
     double *group = attn__scratch(ctx, bytes);
     if (group == NULL) return attn__arena_status(ctx->scratch);
-    for (int64_t f = 0; f < to->rows && size > 0; f++) {
+    for (int64_t f = 0; !ctx->dry && f < to->rows && size > 0; f++) {
         int64_t row = o->independent ? 0 : f % size;
         double *w = group + row * size, length = 0;
         for (int64_t c = 0; c < size; c++) {

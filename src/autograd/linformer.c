@@ -135,13 +135,15 @@ static attn_status project(attn_context *ctx, attn_tape *tape, const attn__value
 }
 
 /* segment s of the projected keys: rows s k to s k + k - 1 */
-static attn_status projected_segments(attn_context *ctx, attn_tape *tape, const attn__linformer_inputs *in, attn__segments *out)
+static attn_status projected_segments(attn_context *ctx, attn_tape *tape, const attn__linformer_inputs *in, attn__lists *lists,
+                                      attn__segments *out)
 {
     int64_t rows = in->key_projection->at.rows, bytes;
     if (attn__multiply(in->key_segments.count, (int64_t)sizeof(attn_segment), &bytes))
         return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "segments");
-    attn_segment *at = attn__take(ctx, attn__tape_records(ctx, tape), bytes, "segments");
-    if (at == NULL) return attn__arena_status(attn__tape_records(ctx, tape));
+    attn_status status = attn__lists_open(ctx, tape, bytes, "segments", lists);
+    attn_segment *at = lists->at;
+    if (status != ATTN_OK) return status;
     for (int64_t s = 0; s < in->key_segments.count; s++) at[s] = (attn_segment){s * rows, rows, 0, in->key_segments.at[s].sequence_id};
     *out = (attn__segments){in->key_segments.count, in->key_segments.count * rows, at};
     return ATTN_OK;
@@ -151,13 +153,16 @@ attn_status attn__linformer(attn_context *ctx, attn_tape *tape, const attn__linf
                             attn__value *output)
 {
     attn__value key = *in->key, value = *in->value;
+    attn__lists lists = {NULL, NULL, 0};
     attn_status status = check_projection(ctx, "key_projection", &in->key_projection->at, "key_layout", in->key_segments);
     int64_t rows = 0; /* of both: their projections have one shape */
     if (status == ATTN_OK) status = projected_rows(ctx, &in->key_projection->at, in->key_segments, &rows);
-    if (status == ATTN_OK) status = projected_segments(ctx, tape, in, &settings->key_segments);
+    if (status == ATTN_OK) status = projected_segments(ctx, tape, in, &lists, &settings->key_segments);
     if (status == ATTN_OK) status = project(ctx, tape, in->key_projection, in->key_segments, rows, &key);
     if (status == ATTN_OK) status = project(ctx, tape, in->value_projection, in->key_segments, rows, &value);
-    return status == ATTN_OK ? attn__attend(ctx, tape, in->query, &key, &value, settings, output) : status;
+    if (status == ATTN_OK) status = attn__attend(ctx, tape, in->query, &key, &value, settings, output);
+    attn__lists_close(ctx, &lists);
+    return status;
 }
 
 static attn_status linformer_attention(attn_context *ctx, attn_tape *tape, const linformer_tensors *in, const attn_mask *mask,

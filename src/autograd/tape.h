@@ -45,6 +45,14 @@ attn_status attn__tape_temporary(attn_context *ctx, attn_tape *tape, int64_t row
 attn_status attn__tape_memory(attn_context *ctx, attn_tape *tape, int64_t bytes, void **out);
 /* The arena for copies of segments and places that records keep: the tape's records, or scratch without a tape. */
 attn__arena *attn__tape_records(attn_context *ctx, attn_tape *tape);
+/* Lists of a call that are read in dry runs too: in the tape's records, or without a tape in the scratch; there, in a dry run, counted alone and
+   lent from the heap until `close`, which is called after a failure too. */
+typedef struct attn__lists {
+    void *at, *lent;
+    int64_t bytes;
+} attn__lists;
+attn_status attn__lists_open(attn_context *ctx, attn_tape *tape, int64_t bytes, const char *what, attn__lists *out);
+void attn__lists_close(attn_context *ctx, const attn__lists *lists);
 /* Columns first .. first + count of a temporary as a value of its own (query, key, value of one product). Its gradient is that part of the
    base's; a part that got none is zero by the time the base's is read. */
 attn_status attn__tape_part(attn_context *ctx, attn_tape *tape, const attn__value *base, int64_t first, int64_t count, attn__value *out);

@@ -262,3 +262,19 @@ attn_status attn__tape_part(attn_context *ctx, attn_tape *tape, const attn__valu
     owner->parts = out->id;
     return ATTN_OK;
 }
+
+attn_status attn__lists_open(attn_context *ctx, attn_tape *tape, int64_t bytes, const char *what, attn__lists *out)
+{
+    attn__arena *arena = attn__tape_records(ctx, tape);
+    *out = (attn__lists){attn__arena_take(arena, bytes), NULL, bytes};
+    if (out->at == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), what);
+    if (!ctx->dry || tape != NULL) return ATTN_OK;
+    attn_status status = attn__allocate(ctx->memory, bytes, &out->lent);
+    out->at = out->lent;
+    return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, what);
+}
+
+void attn__lists_close(attn_context *ctx, const attn__lists *lists)
+{
+    if (lists->lent != NULL) attn__deallocate(ctx->memory, lists->lent, lists->bytes);
+}

@@ -25,6 +25,7 @@ static const char *const positions[] = {"none", "sinusoidal", "learned", "rotary
 static const char *const ties[] = {"none", "output with input", "source with target", "output, source and target"};
 static const char *const recurrences[] = {"", "tanh", "LSTM"};
 static const char *const scores[] = {"dot", "scaled dot", "bilinear", "additive"};
+static const char *const forms[] = {"softmax", "linear", "Performer", "Linformer"};
 static const char *const starts[] = {"Xavier", "scaled normal"};
 
 #define ROW(label, kind, field, words) \
@@ -61,6 +62,10 @@ static const row rows[] = {ROW("recurrent layers", ROW_WORD, recurrence, recurre
                            ROW("learned beta", ROW_YES, learned_beta, NULL),
                            ROW("parallel parts", ROW_YES, parallel_block, NULL),
                            ROW("positions", ROW_WORD, positions, positions),
+                           ROW("form of attention", ROW_WORD, form, forms),
+                           ROW("features of a head", ROW_SIZE, features, NULL),
+                           ROW("projected rows", ROW_SIZE, projected, NULL),
+                           ROW("global projections", ROW_YES, global_projections, NULL),
                            ROW("tied embeddings", ROW_WORD, tie, ties),
                            ROW("attention biases", ROW_YES, attention_bias, NULL),
                            ROW("feed-forward biases", ROW_YES, feed_forward_bias, NULL),
@@ -113,6 +118,8 @@ static int is_of_other(const char *key, const attn_transformer_options *o)
                                             "feed_forward_bias",
                                             "norm_bias",
                                             "dropout_activation",
+                                            "form",
+                                            "global_projections",
                                             NULL};
     static const char *const recurrent[] = {"recurrence", "both_ways", "decoder_attention", "decoder_score", NULL};
     const int both = o->encoder_layers > 0 && o->decoder_layers > 0;
@@ -129,6 +136,10 @@ static int is_silent(const row *r, const attn_transformer_options *o)
     double value = value_of(r, o);
     int both = o->encoder_layers > 0 && o->decoder_layers > 0;
     if (is_of_other(r->key, o)) return 1;
+    if (strcmp(r->key, "form") == 0) return o->form == ATTN_FORM_SOFTMAX;
+    if (strcmp(r->key, "features") == 0) return o->form != ATTN_FORM_PERFORMER;
+    if (strcmp(r->key, "projected") == 0) return o->form != ATTN_FORM_LINFORMER;
+    if (strcmp(r->key, "global_projections") == 0) return !o->global_projections;
     if (strncmp(r->key, "decoder_", 8) == 0 && strcmp(r->key, "decoder_layers") != 0) return !both || value < 0;
     if (strcmp(r->key, "source_vocabulary") == 0 && o->encoder_layers == 0) return o->target_vocabulary >= 0;
     if (strcmp(r->key, "initialisation_scale") == 0) return o->initialisation == ATTN_INITIALISATION_XAVIER;

@@ -245,6 +245,8 @@ typedef struct attn__kernels {
     /* bytes of worker scratch that attention over segments of at most `longest` rows and heads of at most `size` can need; terms: rows of a
        relative table, 0: other biases alone, -1: none; additive: scores of that kind */
     int64_t (*attention_room)(int64_t longest, int64_t size, int64_t terms, int additive);
+    /* the same of linear attention and of maps to features: directions of `size` columns for random ones, size 0: none */
+    int64_t (*linear_room)(int64_t heads, int64_t size, int64_t features, int64_t value_size);
 } attn__kernels;
 
 /* T5's bucket of a distance t: half / 2 buckets for single distances, the rest in equal ratios up to `furthest`; t > 0 (a key after its query)

@@ -141,7 +141,7 @@ static attn_status read_decoding(attn_context *ctx, attn__dry *dry, attn__segmen
     attn_status status = attn__read_decoding(ctx, dry, s, t, 1, attn__longest(t), &read);
     r->prompt = read.prompt;
     r->decode = read.decode;
-    read.handles = twice(read.handles); /* a prompt plans its memory on a model of the same kind, beside the one that decodes */
+    attn__grow(&read.handles, read.plan, 1, 1); /* a prompt reads its memory off such a plan, beside the model that decodes */
     r->decode_bytes = peak(ctx, dry->model->parameters, 1, &read);
     return status;
 }

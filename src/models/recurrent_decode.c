@@ -235,6 +235,6 @@ attn_status attn__recurrent_decode(const attn__call *call, const attn__recurrent
         share_lists(&r);
         status = run_steps(&r, hidden);
     }
-    attn__lists_close(call, &r.steps.lists);
+    attn__lists_close(call->ctx, &r.steps.lists);
     return status;
 }

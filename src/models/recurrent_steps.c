@@ -25,7 +25,7 @@ attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments se
         out->rows += segments.at[s].length;
     }
     attn_status status = bytes_of(call->ctx, out->rows, out->count, step_bytes, more_bytes, &lists, &bytes);
-    if (status == ATTN_OK) status = attn__lists_open(call, bytes, "steps of a recurrent decoder", &out->lists);
+    if (status == ATTN_OK) status = attn__lists_open(call->ctx, call->tape, bytes, "steps of a recurrent decoder", &out->lists);
     if (status != ATTN_OK) return status;
     attn_segment *one = (attn_segment *)((char *)out->lists.at + lists), *seen = one + out->rows;
     int64_t *row = (int64_t *)(seen + out->rows), *segment = row + out->rows, *before = segment + out->rows, *first = before + out->rows;

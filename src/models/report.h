@@ -15,6 +15,7 @@ typedef struct attn__reading {
     int64_t prompt, decode;           /* multiply-adds of a prompt and of the step that follows */
     int64_t caches;                   /* bytes of a generator's caches, tokens and logits */
     int64_t handles;                  /* bytes of a context, a model, a tape, without buffers */
+    int64_t plan;                     /* bytes that the reading itself took, most at once; of decoding */
     attn__need need;
 } attn__reading;
 

@@ -18,10 +18,21 @@ int64_t attn__longest(attn__segments segments)
     return most;
 }
 
+static int64_t form_room(const attn__kernels *kernels, const attn_attention_options *o)
+{
+    const int random = o->form == ATTN_FORM_PERFORMER;
+    return kernels->linear_room(o->key_heads, random ? o->key_head_size : 0, random ? o->features : o->key_head_size, o->value_head_size);
+}
+
 static int64_t stack_room(const attn__kernels *kernels, const attn__stack *stack, int64_t longest)
 {
     const attn__layer *l = &stack->layers[0];
     const attn_attention_options *self = &l->self.options, *cross = l->has_cross ? &l->cross.options : self;
+    const int linear = self->form == ATTN_FORM_LINEAR || self->form == ATTN_FORM_PERFORMER;
+    const int64_t form = linear ? form_room(kernels, self) : 0;
+    if (linear && !l->has_cross) return form;
+    if (linear) self = cross;
+    if (self->form == ATTN_FORM_LINFORMER && self->projected > longest) longest = self->projected;
     const int64_t sizes[4] = {self->head_size, self->value_head_size, cross->head_size, cross->value_head_size};
     int64_t size = 0;
     for (int i = 0; i < 4; i++)
@@ -29,7 +40,8 @@ static int64_t stack_room(const attn__kernels *kernels, const attn__stack *stack
     int64_t terms = self->positions == ATTN_POSITIONS_RELATIVE ? 2 * self->position_reach + 1
                     : self->positions >= ATTN_POSITIONS_T5     ? 0
                                                                : -1;
-    return kernels->attention_room(longest, size, terms, 0);
+    const int64_t room = kernels->attention_room(longest, size, terms, 0);
+    return room > form ? room : form;
 }
 
 int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan, int64_t longest)

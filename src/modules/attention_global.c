@@ -62,7 +62,7 @@ static attn_status open_parting(const attn__call *call, const attn__attention_in
     if (attn__multiply(rows, (int64_t)sizeof(int64_t), &numbers) || attn__multiply(count, (int64_t)sizeof(attn_segment), &bytes) ||
         attn__sum(bytes, numbers, &bytes))
         return attn__fail_memory(call->ctx, ATTN_ERROR_TOO_LARGE, "rows of global tokens");
-    attn_status status = attn__lists_open(call, bytes, "rows of global tokens", &p->lists);
+    attn_status status = attn__lists_open(call->ctx, call->tape, bytes, "rows of global tokens", &p->lists);
     if (status != ATTN_OK) return status;
     p->segment = p->lists.at;
     p->global = (int64_t *)(p->segment + count);
@@ -146,7 +146,7 @@ attn_status attn__attention_global(const attn__call *call, const attn__attention
     if (status == ATTN_OK && p.globals > 0) {
         status = open_parting(call, in, &p);
         if (status == ATTN_OK) status = replace(call, m, in, settings, &p, heads, &y);
-        attn__lists_close(call, &p.lists);
+        attn__lists_close(call->ctx, &p.lists);
     }
     *heads = y;
     return status;

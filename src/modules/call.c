@@ -23,23 +23,6 @@ attn_status attn__stream_keys(const attn__call *call, const char *argument, cons
     return status;
 }
 
-attn_status attn__lists_open(const attn__call *call, int64_t bytes, const char *what, attn__lists *out)
-{
-    attn_context *ctx = call->ctx;
-    attn__arena *arena = attn__tape_records(ctx, call->tape);
-    *out = (attn__lists){attn__arena_take(arena, bytes), NULL, bytes};
-    if (out->at == NULL) return attn__fail_memory(ctx, attn__arena_status(arena), what);
-    if (!ctx->dry || call->tape != NULL) return ATTN_OK;
-    attn_status status = attn__allocate(ctx->memory, bytes, &out->lent);
-    out->at = out->lent;
-    return status == ATTN_OK ? ATTN_OK : attn__fail_memory(ctx, status, what);
-}
-
-void attn__lists_close(const attn__call *call, const attn__lists *lists)
-{
-    if (lists->lent != NULL) attn__deallocate(call->ctx->memory, lists->lent, lists->bytes);
-}
-
 attn__scope attn__scope_in(const attn__scope *scope, const char *name)
 {
     attn__scope inner = *scope;

@@ -19,15 +19,6 @@ attn_status attn__stream_open(const attn__call *call, const char *argument, cons
 /* The same for keys: segments may repeat or leave gaps; no places. */
 attn_status attn__stream_keys(const attn__call *call, const char *argument, const attn_layout *layout, int64_t rows, attn__stream *out);
 
-/* Lists of a call that are read in dry runs too: in the tape's records, or without a tape in the scratch; there, in a dry run, counted alone and
-   lent from the heap until `close`, which is called after a failure too. */
-typedef struct attn__lists {
-    void *at, *lent;
-    int64_t bytes;
-} attn__lists;
-attn_status attn__lists_open(const attn__call *call, int64_t bytes, const char *what, attn__lists *out);
-void attn__lists_close(const attn__call *call, const attn__lists *lists);
-
 /* Where a module adds its parameters: a set and a path, "decoder.layers.0." */
 typedef struct attn__scope {
     attn_context *ctx;

@@ -190,7 +190,7 @@ static void test_bench_configurations(void **state)
 static void test_small_models(void **state)
 {
     (void)state;
-    for (int which = 0; which < 22; which++) {
+    for (int which = 0; which < 24; which++) {
         attn_transformer_options o = model_options(which & 1 ? 2 : 0, 2);
         char name[32];
         o.width = 64;
@@ -204,6 +204,7 @@ static void test_small_models(void **state)
         o.positions = which & 8 ? ATTN_POSITIONS_LEARNED : ATTN_POSITIONS_SINUSOIDAL;
         o.dropout_attention = o.dropout_sublayer = 0.1;
         if (which >= 20) o.form = which & 1 ? ATTN_FORM_PERFORMER : ATTN_FORM_LINEAR;
+        if (which == 23) o.form = ATTN_FORM_LINFORMER, o.projected = 16;
         if (which >= 16 && which < 20) o.recurrence = which & 2 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
         snprintf(name, sizeof name, "small %d", which);
         train(name, &o, 6, 48, ATTN_OPTIMIZER_ADAM, which < 16 ? 30 : 40); /* the last are smaller: the least block weighs more */

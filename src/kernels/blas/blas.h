@@ -45,6 +45,7 @@ DECLARE(sum_squares)
 DECLARE(adam)
 DECLARE(next_token)
 DECLARE(attention_room)
+DECLARE(linear_room)
 #undef DECLARE
 
 /* Dropout of one call, ready to draw. A factor is the scale where an element is kept and 0 where it is dropped. */

@@ -1,5 +1,5 @@
 /* Maps of heads to features: elu + 1, and the random features of the Performer. */
-#include "products.h"
+#include "linear_attention.h"
 #include "sine.h"
 
 typedef struct feature_job {
@@ -162,6 +162,11 @@ static void back_tile(void *context, int64_t tile, int32_t worker)
             for (int64_t c = 0; c < job->to.width; c++) dx[c] += factor * x[c];
         }
     }
+}
+
+int64_t BLAS(feature_room)(int64_t heads, int64_t size, int64_t features)
+{
+    return rows_per_tile(heads * (size > features ? size : features)) * (features + 1) * (int64_t)sizeof(float);
 }
 
 attn_status BLAS(feature_map_back)(attn_context *ctx, const view *x, const attn__features *features, const view *y, const view *dy, int add,

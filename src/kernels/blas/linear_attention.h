@@ -74,6 +74,8 @@ static inline float linear_scale(const linear_job *job, int64_t key_head, int64_
     return job->a->key_scale != NULL ? ((const float *)job->a->key_scale)[key_row * job->a->key.heads + key_head] : 0;
 }
 
+/* scratch of a worker in the backward of a map (features.c) */
+int64_t BLAS(feature_room)(int64_t heads, int64_t size, int64_t features);
 /* cuts, slots, running scales; back: slots of the backward too */
 attn_status BLAS(linear_prepare)(attn_context *ctx, const attn__linear_arguments *a, int back, linear_job *job);
 linear_space BLAS(linear_space)(const linear_job *job, int32_t worker);

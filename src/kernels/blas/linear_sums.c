@@ -65,6 +65,15 @@ static int64_t room_of(const linear_job *job)
     return job->slot + LINEAR_CHUNK * (3 * job->stride + 2 * LINEAR_CHUNK + widest);
 }
 
+int64_t BLAS(linear_room)(int64_t heads, int64_t size, int64_t features, int64_t value_size)
+{
+    linear_job job = {.features = features, .wide = value_size + 1};
+    job.stride = (job.wide + 15) / 16 * 16;
+    job.slot = features * job.stride;
+    const int64_t sums = room_of(&job) * (int64_t)sizeof(float), maps = size > 0 ? BLAS(feature_room)(heads, size, features) : 0;
+    return sums > maps ? sums : maps;
+}
+
 attn_status BLAS(linear_prepare)(attn_context *ctx, const attn__linear_arguments *a, int back, linear_job *job)
 {
     void *memory = NULL;

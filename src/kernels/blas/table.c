@@ -48,4 +48,5 @@ const attn__kernels TABLE_OF(ATTN__ISA) = {
     .adam = BLAS(adam),
     .next_token = BLAS(next_token),
     .attention_room = BLAS(attention_room),
+    .linear_room = BLAS(linear_room),
 };

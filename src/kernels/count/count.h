@@ -46,6 +46,7 @@ static inline attn_status borrowed(attn_context *ctx, int64_t a, int64_t b, int6
 }
 
 __typeof__(*((attn__kernels *)0)->recurrent) attn__count_recurrent, attn__count_recurrent_back;
+__typeof__(*((attn__kernels *)0)->linear_attention) attn__count_linear_attention, attn__count_linear_attention_back;
 __typeof__(*((attn__kernels *)0)->convolution) attn__count_convolution;
 __typeof__(*((attn__kernels *)0)->convolution_back) attn__count_convolution_back;
 #endif

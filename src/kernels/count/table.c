@@ -262,40 +262,6 @@ static attn_status count_feature_map_back(attn_context *ctx, const view *x, cons
     return ATTN_OK;
 }
 
-enum { CHUNK = 64 }; /* of causal linear attention */
-
-/* products of rows with states, in columns of a state; causal: and `pairs` products of features and of values for each pair in a chunk */
-static void count_linear_rows(attn_context *ctx, const attn__linear_arguments *a, int64_t query_columns, int64_t key_columns, int64_t pairs)
-{
-    int64_t features = a->query.width, values = a->value.width + 1;
-    for (int64_t s = 0; s < a->query_segments.count; s++) {
-        int64_t queries = a->query_segments.at[s].length, keys = a->key_segments.at[s].length;
-        int64_t seen = queries < keys ? queries : keys, rest = seen % CHUNK;
-        products(ctx, queries * a->query.heads, features, query_columns);
-        products(ctx, keys * a->key.heads, features, key_columns);
-        if (a->causal) products(ctx, (seen / CHUNK * CHUNK * CHUNK + rest * rest) * a->query.heads, pairs, features + values);
-    }
-}
-
-/* sums of blocks; each query with the state, and in causal ones keys once more along the chunks of a block */
-static attn_status count_linear_attention(attn_context *ctx, const attn__linear_arguments *a)
-{
-    const int64_t values = a->value.width + 1;
-    moved(ctx, &a->query, 1), moved(ctx, &a->key, a->causal ? 2 : 1), moved(ctx, &a->value, a->causal ? 2 : 1), moved(ctx, &a->output, 1);
-    count_linear_rows(ctx, a, values, (a->causal ? 2 : 1) * values, 1);
-    return ATTN_OK;
-}
-
-/* one of the keys' is without the column that norms */
-static attn_status count_linear_attention_back(attn_context *ctx, const attn__linear_arguments *a)
-{
-    const int64_t values = a->value.width + 1;
-    moved(ctx, &a->query, 2), moved(ctx, &a->key, 2), moved(ctx, &a->value, 2), moved(ctx, &a->output, 2), moved(ctx, &a->d_output, 2);
-    stored(ctx, &a->d_query, a->add_query), stored(ctx, &a->d_key, a->add_key), stored(ctx, &a->d_value, a->add_value);
-    count_linear_rows(ctx, a, (a->causal ? 3 : 2) * values, (a->causal ? 4 : 3) * values - 1, 3);
-    return ATTN_OK;
-}
-
 static void count_projected(attn_context *ctx, const view *x, const view *e, attn__segments segments, int64_t times)
 {
     for (int64_t s = 0; s < segments.count; s++) products(ctx, segments.at[s].length, e->rows * times, x->heads * x->width);
@@ -390,6 +356,12 @@ static attn_status count_next_token(attn_context *ctx, const view *logits, doubl
     return status == ATTN_OK ? borrowed(ctx, logits->rows, (int64_t)sizeof(float), 1) : status;
 }
 
+static int64_t count_linear_room(int64_t heads, int64_t size, int64_t features, int64_t value_size)
+{
+    (void)heads, (void)size, (void)features, (void)value_size;
+    return 0;
+}
+
 static int64_t count_attention_room(int64_t longest, int64_t size, int64_t terms, int additive)
 {
     (void)longest, (void)size, (void)terms, (void)additive;
@@ -420,8 +392,8 @@ const attn__kernels attn__kernels_count = {
     .rotate = count_rotate,
     .feature_map = count_feature_map,
     .feature_map_back = count_feature_map_back,
-    .linear_attention = count_linear_attention,
-    .linear_attention_back = count_linear_attention_back,
+    .linear_attention = attn__count_linear_attention,
+    .linear_attention_back = attn__count_linear_attention_back,
     .sequence_project = count_sequence_project,
     .sequence_project_back = count_sequence_project_back,
     .recurrent = attn__count_recurrent,
@@ -439,4 +411,5 @@ const attn__kernels attn__kernels_count = {
     .adam = count_adam,
     .next_token = count_next_token,
     .attention_room = count_attention_room,
+    .linear_room = count_linear_room,
 };

@@ -224,3 +224,10 @@ attn_status REFERENCE(linear_attention_back)(attn_context *ctx, const attn__line
     attn__arena_rewind(ctx->scratch, mark);
     return status;
 }
+
+/* no worker scratch: everything is in the arena */
+int64_t REFERENCE(linear_room)(int64_t heads, int64_t size, int64_t features, int64_t value_size)
+{
+    (void)heads, (void)size, (void)features, (void)value_size;
+    return 0;
+}

@@ -117,5 +117,6 @@ DECLARE(sum_squares)
 DECLARE(adam)
 DECLARE(next_token)
 DECLARE(attention_room)
+DECLARE(linear_room)
 #undef DECLARE
 #endif

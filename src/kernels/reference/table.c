@@ -51,4 +51,5 @@ const attn__kernels TABLE = {
     .adam = REFERENCE(adam),
     .next_token = REFERENCE(next_token),
     .attention_room = REFERENCE(attention_room),
+    .linear_room = REFERENCE(linear_room),
 };
