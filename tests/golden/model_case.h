@@ -23,10 +23,12 @@ typedef struct model_case {
 
 typedef attn_transformer_options model_case_options(int32_t dtype);
 
-static void open_case(model_case *c, const char *name, model_case_options *options, int32_t backend, double within)
+/* part: what the names in the file begin with, where it holds several models */
+static inline void open_part(model_case *c, const char *name, const char *part, model_case_options *options, int32_t backend, double within)
 {
     memset(c, 0, sizeof *c);
     golden_open(&c->g, name, backend, within);
+    snprintf(c->g.part, sizeof c->g.part, "%s", part);
     const attn_transformer_options o = options(c->g.dtype);
     int encodes = o.encoder_layers > 0;
     OK(c->g.ctx, attn_transformer_create(c->g.ctx, &o, &c->model));
@@ -38,6 +40,11 @@ static void open_case(model_case *c, const char *name, model_case_options *optio
     c->batch.target = c->tensors[1] = golden_tensor(&c->g, "target");
     c->batch.labels = c->tensors[2] = golden_tensor(&c->g, "labels");
     c->batch.target_layout = c->layouts[1] = golden_layout(&c->g, "target_lengths");
+}
+
+static inline void open_case(model_case *c, const char *name, model_case_options *options, int32_t backend, double within)
+{
+    open_part(c, name, "", options, backend, within);
 }
 
 static void close_case(model_case *c)
