@@ -70,7 +70,7 @@ const command info_command = {
     "  attn info DIR [--length N] [--batch N] [--json]\n  attn info --preset NAME [--length N] [--batch N] [--json]\n",
     "Prints the configuration, the parameters of each module, the memory that training and inference take at a given\n"
     "length and batch, and the multiply-adds of a forward and a backward pass. The presets are transformer-base,\n"
-    "transformer-big, gpt2, gpt2-medium, bert-base, t5-small, llama-7b, palm-8b, vit-base and gpt-char.\n",
+    "transformer-big, gpt2, gpt2-medium, bert-base, t5-small, llama-7b, palm-8b, vit-base, g2p, lstm-attention and gpt-char.\n",
     "  attn info run\n"
     "  attn info --preset gpt2 --length 1024 --batch 8\n"
     "  attn info --preset llama-7b --json\n",

@@ -100,6 +100,8 @@ static int inspect_text(attn_context *ctx, const void *wanted, const attn_transf
     const text from = {(char *)(uintptr_t)s->text, (int64_t)strlen(s->text)};
     attn_status status = attn_transformer_get_options(ctx, model, &o);
     if (status != ATTN_OK) return fail_call(ctx, status, s->model);
+    if (o.recurrence != ATTN_RECURRENCE_NONE)
+        return fail(EXIT_INPUT, "%s: holds a recurrent model, expected one whose layers are attention", s->model);
     int failed = check_decoder(s->model, &o);
     if (failed == 0) failed = encode_text(ctx, vocabulary, "--text", &from, &ids, &count);
     maps m = {.layers = o.decoder_layers, .heads = o.decoder_heads, .tokens = count};

@@ -89,7 +89,10 @@ static void set_sizes(const train_settings *s, attn_transformer_options *o)
 /* a preset of either kind becomes the other's: sizes, tables and dropout stay */
 static int set_recurrence(const train_settings *s, attn_transformer_options *o)
 {
-    if (GIVEN(model) && s->model == 0) o->recurrence = ATTN_RECURRENCE_NONE;
+    if (GIVEN(model) && s->model == 0 && o->recurrence != ATTN_RECURRENCE_NONE) {
+        o->recurrence = ATTN_RECURRENCE_NONE;
+        o->positions = ATTN_POSITIONS_SINUSOIDAL; /* attention alone knows no order */
+    }
     if (GIVEN(model) && s->model == 1 && o->recurrence == ATTN_RECURRENCE_NONE) {
         o->recurrence = ATTN_RECURRENCE_LSTM;
         o->positions = ATTN_POSITIONS_NONE;
