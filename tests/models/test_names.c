@@ -20,6 +20,7 @@ typedef struct side {
     const options *o;
     int decoder;
     int64_t layers, width, heads, key_heads, head_size, feed_forward, memory_width;
+    int64_t gates, way, states, read; /* of recurrent models */
 } side;
 /* what a line needs to be there */
 enum {
@@ -42,7 +43,11 @@ enum {
     HEAD_NORM = 65536,
     HEAD_SHIFT = 131072,
     BUCKETS = 262144,
-    RELATIVE_ROWS = 524288
+    RELATIVE_ROWS = 524288,
+    BOTH_WAYS = 1048576,
+    ASKS = 2097152,
+    SUM_SCORE = 4194304,
+    MATRIX_SCORE = 8388608
 };
 typedef struct line {
     const char *name, *shape;
@@ -61,7 +66,9 @@ static int has(const side *s)
            (o->output_head && !(o->tie & ATTN_TIE_OUTPUT) ? OUTPUT : 0) | (o->output_head && o->output_bias ? OUTPUT_BIAS : 0) |
            (o->gated_attention ? GATED_HEADS : 0) | (o->query_key_norm ? HEAD_NORM : 0) |
            (o->query_key_norm == ATTN_QUERY_KEY_LAYER ? HEAD_SHIFT : 0) | (o->positions == ATTN_POSITIONS_T5 ? BUCKETS : 0) |
-           (o->positions == ATTN_POSITIONS_RELATIVE ? RELATIVE_ROWS : 0);
+           (o->positions == ATTN_POSITIONS_RELATIVE ? RELATIVE_ROWS : 0) | (o->both_ways ? BOTH_WAYS : 0) |
+           (s->memory_width > 0 && o->decoder_attention ? ASKS : 0) | (o->decoder_score == ATTN_SCORE_ADDITIVE ? SUM_SCORE : 0) |
+           (o->decoder_score == ATTN_SCORE_MULTIPLICATIVE ? MATRIX_SCORE : 0);
 }
 
 static const line target[] = {
@@ -130,6 +137,29 @@ static const line last[] = {
     {"final_norm.weight", "[width]", FINAL},
     {"final_norm.bias", "[width]", FINAL | SHIFT},
 };
+/* in place of layers and last norms: of the encoder, of the decoder, and behind the decoder's */
+static const line reader[] = {
+    {"layers.N.forward.input.weight", "[gates * way, width]", 0}, {"layers.N.forward.input.bias", "[gates * way]", 0},
+    {"layers.N.forward.hidden.weight", "[gates * way, way]", 0},  {"layers.N.backward.input.weight", "[gates * way, width]", BOTH_WAYS},
+    {"layers.N.backward.input.bias", "[gates * way]", BOTH_WAYS}, {"layers.N.backward.hidden.weight", "[gates * way, way]", BOTH_WAYS},
+};
+static const line writer[] = {
+    {"layers.N.input.weight", "[gates * width, width]", 0},
+    {"layers.N.input.bias", "[gates * width]", 0},
+    {"layers.N.hidden.weight", "[gates * width, width]", 0},
+};
+static const line asking[] = {
+    {"start.weight", "[states * width, memory_width]", CROSS},
+    {"start.bias", "[states * width]", CROSS},
+    {"attention.query.weight", "[width, width]", ASKS | SUM_SCORE},
+    {"attention.score.weight", "[1, width]", ASKS | SUM_SCORE},
+    {"attention.score.weight", "[memory_width, width]", ASKS | MATRIX_SCORE},
+    {"attention.key.weight", "[width, memory_width]", ASKS | SUM_SCORE},
+    {"attention.key.bias", "[width]", ASKS | SUM_SCORE},
+    {"context.weight", "[gates * width, memory_width]", ASKS},
+    {"readout.weight", "[width, read]", 0},
+    {"readout.bias", "[width]", 0},
+};
 static const line head[] = {
     {"output.weight", "[target_vocabulary, width]", OUTPUT},
     {"output.bias", "[target_vocabulary]", OUTPUT_BIAS},
@@ -144,13 +174,21 @@ static int64_t or_else(int64_t given, int64_t derived)
 static side side_of(const options *o, int decoder)
 {
     int64_t heads = o->heads, width = o->width, size = or_else(o->head_size, width / heads), forward = or_else(o->feed_forward, 4 * width);
-    if (!decoder) return (side){o, 0, o->encoder_layers, width, heads, or_else(o->key_heads, heads), size, forward, 0};
+    const int64_t gates = o->recurrence == ATTN_RECURRENCE_LSTM ? 4 : 1;
+    if (!decoder) {
+        side s = {o, 0, o->encoder_layers, width, heads, or_else(o->key_heads, heads), size, forward, 0, gates, 0, 0, 0};
+        s.way = o->both_ways ? width / 2 : width;
+        return s;
+    }
     side s = {.o = o, .decoder = 1, .layers = o->decoder_layers, .memory_width = o->encoder_layers > 0 ? width : 0};
     s.width = or_else(o->decoder_width, width);
     s.heads = or_else(o->decoder_heads, heads);
     s.key_heads = or_else(o->key_heads, heads) == heads ? s.heads : o->key_heads;
     s.head_size = s.width == width ? size : s.width / s.heads;
     s.feed_forward = or_else(o->decoder_feed_forward, s.width == width ? forward : 4 * s.width);
+    s.gates = gates;
+    s.states = s.layers * (gates == 4 ? 2 : 1);
+    s.read = s.width + (has(&s) & ASKS ? s.memory_width : 0);
     return s;
 }
 
@@ -165,6 +203,10 @@ static int64_t size_of(const side *s, const char *word)
                  {"head_size", s->head_size},
                  {"feed_forward", s->feed_forward},
                  {"memory_width", s->memory_width},
+                 {"gates", s->gates},
+                 {"way", s->way},
+                 {"states", s->states},
+                 {"read", s->read},
                  {"context", s->o->context},
                  {"position_buckets", s->o->position_buckets},
                  {"reach", 2 * s->o->position_reach + 1},
@@ -220,6 +262,14 @@ static void add_lines(list *to, const side *s, const line *lines, int count, con
 
 static void add_stack(list *to, const side *s, const char *prefix)
 {
+    if (s->o->recurrence != ATTN_RECURRENCE_NONE) {
+        for (int64_t i = 0; i < s->layers; i++) {
+            if (s->decoder) add_lines(to, s, LINES(writer), prefix, i);
+            if (!s->decoder) add_lines(to, s, LINES(reader), prefix, i);
+        }
+        if (s->decoder) add_lines(to, s, LINES(asking), prefix, 0);
+        return;
+    }
     for (int64_t i = 0; i < s->layers; i++) add_lines(to, s, LINES(layer), prefix, i);
     add_lines(to, s, LINES(last), prefix, 0);
 }
@@ -293,6 +343,12 @@ static const setting sets[][SETTINGS] = {
     {{"decoder_width", 24}, {"decoder_heads", 6}, {"feed_forward", 40}},
     {{"positions", ATTN_POSITIONS_T5}, {"gated_attention", 1}, {"query_key_norm", ATTN_QUERY_KEY_LAYER}},
     {{"positions", ATTN_POSITIONS_RELATIVE}, {"gated_attention", 1}, {"query_key_norm", ATTN_QUERY_KEY_RMS}, {"attention_bias", 0}},
+    {{"recurrence", ATTN_RECURRENCE_LSTM}},
+    {{"recurrence", ATTN_RECURRENCE_TANH}, {"both_ways", 0}, {"decoder_score", ATTN_SCORE_MULTIPLICATIVE}, {"decoder_width", 24}},
+    {{"recurrence", ATTN_RECURRENCE_LSTM}, {"decoder_attention", 0}, {"tie", ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE}},
+    {{"recurrence", ATTN_RECURRENCE_TANH}, {"decoder_score", ATTN_SCORE_SCALED_DOT}, {"target_vocabulary", 29}},
+    {{"recurrence", ATTN_RECURRENCE_LSTM}, {"encoder_layers", 0}, {"positions", ATTN_POSITIONS_LEARNED}, {"embedding_norm", 1}},
+    {{"recurrence", ATTN_RECURRENCE_LSTM}, {"decoder_layers", 0}, {"output_bias", 1}},
 };
 
 static options set_of(size_t index)
@@ -322,6 +378,8 @@ static void option_sets(void **state)
         expect_described(ctx, &o);
         OK(ctx, attn_transformer_create(ctx, &o, &model));
         expect_set(attn_transformer_parameters(model));
+        attn_transformer_free(model);
+        if (o.recurrence != ATTN_RECURRENCE_NONE) continue; /* no stack of its own */
         OK(ctx, attn_encoder_create(ctx, &o, &encoder));
         side s = side_of(&o, 0);
         expected.count = expected.elements = 0;
@@ -334,7 +392,6 @@ static void option_sets(void **state)
         expect_set(attn_decoder_parameters(decoder));
         attn_decoder_free(decoder);
         attn_encoder_free(encoder);
-        attn_transformer_free(model);
     }
     attn_context_free(ctx);
 }
@@ -346,7 +403,7 @@ static void presets(void **state)
         const char *name;
         int64_t elements;
     } all[] = {{"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"llama-7b", 6738415616}, {"transformer-base", 0}, {"palm-8b", 0},
-               {"gpt-char", 0}};
+               {"gpt-char", 0},     {"lstm-attention", 0}};
     attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -412,7 +469,8 @@ static void document(void **state)
     const struct part {
         const line *at;
         int count;
-    } parts[] = {{LINES(target)}, {LINES(source)}, {LINES(layer)}, {LINES(last)}, {LINES(head)}};
+    } parts[] = {{LINES(target)}, {LINES(source)}, {LINES(layer)},  {LINES(last)},
+                 {LINES(reader)}, {LINES(writer)}, {LINES(asking)}, {LINES(head)}};
     FILE *file = fopen(ATTN_TEST_DATA "/../docs/abi.md", "r");
     size_t part = 0;
     int i = 0, inside = 0;

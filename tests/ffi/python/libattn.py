@@ -236,7 +236,8 @@ class TransformerOptions(Options):
         "f64 dropout_embedding dropout_attention dropout_sublayer dropout_activation",
         "i64 position_buckets position_reach rotated",
         "i32 rotary_pairing rotary_scaling scaled_scores query_key_norm gated_attention reserved",
-        "f64 rotary_factor rotary_context rotary_low rotary_high rotary_magnitude")
+        "f64 rotary_factor rotary_context rotary_low rotary_high rotary_magnitude",
+        "i32 recurrence both_ways decoder_attention decoder_score")
 
 
 class DatasetOptions(Options):

@@ -137,6 +137,10 @@ pub struct TransformerOptions {
     pub rotary_low: f64,
     pub rotary_high: f64,
     pub rotary_magnitude: f64,
+    pub recurrence: i32,
+    pub both_ways: i32,
+    pub decoder_attention: i32,
+    pub decoder_score: i32,
 }
 
 #[repr(C)]
