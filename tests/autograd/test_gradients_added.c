@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-#include "autograd/operations.h"
+#include "autograd/arguments.h"
+#include "core/context.h"
 #include "support/random.h"
 
 /* A value that several operations read gets the sum of their gradients, whichever of them runs first: the gradient of two uses together is
@@ -40,6 +41,8 @@ enum {
     SINUSOIDAL,
     ATTEND,
     LOSS,
+    PICK_ROWS,
+    PUT_ROWS,
     OPERATIONS
 };
 
@@ -67,6 +70,8 @@ static const form forms[OPERATIONS] = {
     [SINUSOIDAL] = {{{5, 4}}, {5, 4}, 0},
     [ATTEND] = {{{5, 4}, {5, 4}, {5, 4}}, {5, 4}, 2},
     [LOSS] = {{{5, 4}}, {0, 1}, 0},
+    [PICK_ROWS] = {{{4, 4}}, {3, 4}, 0}, /* inside the library, as the steps of a recurrent decoder are */
+    [PUT_ROWS] = {{{3, 4}, {2, 4}}, {5, 4}, 0},
 };
 
 typedef struct world {
@@ -123,6 +128,24 @@ static attn_tensor *integers(world *w)
     return w->made[w->count++] = t;
 }
 
+/* rows of values by their numbers, which no public call does */
+static attn_status move_rows(world *w, int operation, attn_tensor *const *x, attn_tensor *y)
+{
+    static const int64_t picked[3] = {3, 0, 1}, first[3] = {4, 0, 2}, second[2] = {3, 1};
+    attn_context *ctx = w->ctx;
+    attn__row_part parts[2] = {{.row = first}, {.row = second}};
+    attn__value to;
+    attn_status status = attn__enter(ctx);
+    if (status != ATTN_OK) return status;
+    for (int i = 0; status == ATTN_OK && i < (operation == PUT_ROWS ? 2 : 1); i++)
+        status = attn__argument_input(ctx, w->tape, "x", x[i], 0, &parts[i].value);
+    if (status == ATTN_OK) status = attn__argument_output(ctx, w->tape, "y", y, w->dtype, attn_tensor_extent(y, 0), WIDTH, 0, NULL, &to);
+    if (status == ATTN_OK)
+        status = operation == PUT_ROWS ? attn__join_rows(ctx, w->tape, 2, parts, &to)
+                                       : attn__gather_rows(ctx, w->tape, &parts[0].value, picked, &to);
+    return attn__leave(ctx, status);
+}
+
 static attn_status run(world *w, int operation, attn_tensor *const *x, attn_tensor *y)
 {
     attn_context *ctx = w->ctx;
@@ -147,6 +170,8 @@ static attn_status run(world *w, int operation, attn_tensor *const *x, attn_tens
     case LEARNED: return attn_positions_learned(ctx, tape, x[0], NULL, x[1], y);
     case SINUSOIDAL: return attn_positions_sinusoidal(ctx, tape, x[0], NULL, y);
     case ATTEND: return attn_dot_product_attention(ctx, tape, x[0], x[1], x[2], NULL, NULL, NULL, NULL, y);
+    case PICK_ROWS:
+    case PUT_ROWS: return move_rows(w, operation, x, y);
     default: return attn_cross_entropy(ctx, tape, x[0], integers(w), NULL, y, NULL);
     }
 }

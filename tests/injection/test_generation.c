@@ -1,11 +1,12 @@
 #include "injection/scenario.h"
 
 /* A decoding session without memory: a prompt or a step happens or it does not, and what follows is the same text. */
-enum { ENCODER = 1, BEAM = 2, SEQUENCES = 2, STEPS = 5 };
+enum { ENCODER = 1, BEAM = 2, RECURRENT = 4, SEQUENCES = 2, STEPS = 5 };
 static void set_up(world *w)
 {
     attn_generator_options o;
-    const attn_transformer_options m = model_options(w->variant & ENCODER, 2);
+    attn_transformer_options m = model_options(w->variant & ENCODER, 2);
+    if (w->variant & RECURRENT) m.recurrence = ATTN_RECURRENCE_LSTM;
     w->model = model_create(w->ctx, &m);
     OK(w->ctx, attn_generator_options_init(&o, sizeof o));
     o.sequences = SEQUENCES;
@@ -129,6 +130,7 @@ static void test_ensembles(void **state)
     static const scenario all[] = {
         {"a model added", set_up, add_model, result_ensemble, NULL, EACH_AGAIN, 0},
         {"a model with an encoder added to a beam", set_up, add_model, result_ensemble, NULL, EACH_AGAIN, ENCODER | BEAM},
+        {"a recurrent model added to a beam", set_up, add_model, result_ensemble, NULL, EACH_AGAIN, ENCODER | BEAM | RECURRENT},
         {"a prompt of an ensemble", set_up_ensemble, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | BEAM}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
@@ -136,21 +138,26 @@ static void test_ensembles(void **state)
 
 static void test_prompts(void **state)
 {
-    static const scenario all[] = {{"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, 0},
-                                   {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER},
-                                   {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | BEAM},
-                                   {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN | FORETELLS, 0}};
+    static const scenario all[] = {
+        {"a prompt", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, 0},
+        {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER},
+        {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | BEAM},
+        {"a prompt of a recurrent model", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | RECURRENT},
+        {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN | FORETELLS, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
 }
 
 static void test_steps(void **state)
 {
-    static const scenario all[] = {{"steps", set_up_prompted, steps, result, NULL, EACH_AGAIN, 0},
-                                   {"steps with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER},
-                                   {"steps of a beam", set_up_prompted, steps, result, NULL, EACH_AGAIN, BEAM},
-                                   {"steps of a beam with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM},
-                                   {"a choice of the caller's", set_up_prompted, accept, result, NULL, EACH_AGAIN, 0}};
+    static const scenario all[] = {
+        {"steps", set_up_prompted, steps, result, NULL, EACH_AGAIN, 0},
+        {"steps with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER},
+        {"steps of a beam", set_up_prompted, steps, result, NULL, EACH_AGAIN, BEAM},
+        {"steps of a beam with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM},
+        {"steps of a recurrent model", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | RECURRENT},
+        {"steps of a recurrent beam", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM | RECURRENT},
+        {"a choice of the caller's", set_up_prompted, accept, result, NULL, EACH_AGAIN, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
 }
