@@ -19,10 +19,11 @@ SMOOTHING = 0.1
 
 
 class RecurrentModel(nn.Module):
-    def __init__(self, kind, score, encoder, decoder, width, decoder_width, two_way, tied=False, sources=7, targets=5, output_bias=False):
+    def __init__(self, kind, score, encoder, decoder, width, decoder_width, two_way, tied=False, sources=7, targets=5, output_bias=False,
+                 soft_cap=0):
         super().__init__()
         real, lstm = dict(dtype=torch.float64), kind == "lstm"
-        self.lstm, self.score, self.two_way, self.tied, self.width = lstm, score, two_way, tied, decoder_width
+        self.lstm, self.score, self.two_way, self.tied, self.width, self.soft_cap = lstm, score, two_way, tied, decoder_width, soft_cap
         self.target_table = nn.Embedding(targets, decoder_width, **real)
         self.encoder = None
         if encoder > 0:
@@ -52,7 +53,8 @@ class RecurrentModel(nn.Module):
         """state [pairs, width], memory [longest, pairs, width] to [longest, pairs]"""
         if self.score == "additive":
             return self.vector(torch.tanh(self.query(state) + self.key(memory)))[..., 0]
-        return (memory * (self.matrix(state) if self.score == "bilinear" else state)).sum(-1)
+        s = (memory * (self.matrix(state) if self.score == "bilinear" else state)).sum(-1)
+        return self.soft_cap * torch.tanh(s / self.soft_cap) if self.soft_cap > 0 else s
 
     def forward(self, source, target):
         """logits of the rows of all targets, one after the other"""
@@ -129,7 +131,7 @@ def models():
     tensors = {}
     cases = {
         "lstm_additive": RecurrentModel("lstm", "additive", 1, 1, 6, 6, True),
-        "lstm_bilinear": RecurrentModel("lstm", "bilinear", 2, 2, 6, 5, True),
+        "lstm_bilinear": RecurrentModel("lstm", "bilinear", 2, 2, 6, 5, True, soft_cap=0.5),
         "tanh_dot": RecurrentModel("tanh", "dot", 1, 2, 5, 5, False, tied=True, targets=7),
         "lstm_no_attention": RecurrentModel("lstm", None, 2, 1, 4, 5, True),
         "lstm_decoder": RecurrentModel("lstm", None, 0, 2, 5, 5, False, tied=True, targets=7, output_bias=True),

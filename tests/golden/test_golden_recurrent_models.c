@@ -24,6 +24,7 @@ static attn_transformer_options lstm_bilinear(int32_t dtype)
     attn_transformer_options o = lstm(dtype, 2, 2);
     o.decoder_width = 5;
     o.decoder_score = ATTN_SCORE_MULTIPLICATIVE;
+    o.soft_cap = 0.5;
     return o;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
+#include "models/transformer.h"
 #include "support/model.h"
 
 /* Recurrent models beside what every model of tests/models/variants.h is tested for: their equations by other public calls, what they refuse, and
@@ -180,9 +181,9 @@ static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_opti
 
 static void test_equations(void **state)
 {
-    const int64_t source[1] = {6}, target[1] = {5};
     (void)state;
     for (int which = 0; which < 16; which++) {
+        const int64_t source[1] = {6}, target[1] = {which % 3 == 0 ? 5 : which % 3};
         attn_transformer_options o = recurrent_options(which & 1 ? ATTN_RECURRENCE_LSTM : ATTN_RECURRENCE_TANH);
         o.both_ways = which >> 1 & 1;
         o.decoder_score = which >> 2;
@@ -190,7 +191,7 @@ static void test_equations(void **state)
         attn_transformer *model = model_create(ctx, &o);
         model_batch b;
         model_batch_open(ctx, &b, &o, 1, source, target, 7);
-        attn_tensor *want = by_hand(model, &o, &b), *got = model_tensor(ctx, ATTN_FLOAT64, 5, 11);
+        attn_tensor *want = by_hand(model, &o, &b), *got = model_tensor(ctx, ATTN_FLOAT64, target[0], 11);
         OK(ctx, attn_transformer_forward(ctx, model, NULL, &b.batch, got));
         for (int64_t i = 0; i < model_elements(got); i++)
             if (!(fabs(model_get(got, i) - model_get(want, i)) < 1e-12))
@@ -267,6 +268,78 @@ static void test_sizes(void **state)
     }
 }
 
+/* rows before an output head in training, with these rates of dropout */
+static void rows_of(const attn_transformer_options *o, double sublayer, double attention, double rows[5 * WIDTH])
+{
+    const int64_t source[1] = {5}, target[1] = {5};
+    attn_transformer_options dropped = *o;
+    attn_tape_options training = {.struct_size = sizeof training, .training = 1, .seed = 4};
+    attn_tape *tape = NULL;
+    model_batch b;
+    dropped.dropout_sublayer = sublayer;
+    dropped.dropout_attention = attention;
+    attn_transformer *model = model_create(ctx, &dropped);
+    model_batch_open(ctx, &b, &dropped, 1, source, target, 7);
+    attn_tensor *got = model_tensor(ctx, ATTN_FLOAT64, 5, WIDTH);
+    OK(ctx, attn_tape_create(ctx, &tape));
+    OK(ctx, attn_tape_begin(ctx, tape, &training));
+    OK(ctx, attn_transformer_forward(ctx, model, tape, &b.batch, got));
+    for (int64_t i = 0; i < 5 * WIDTH; i++) rows[i] = model_get(got, i);
+    attn_tape_free(tape);
+    attn_tensor_free(got);
+    model_batch_close(&b);
+    attn_transformer_free(model);
+}
+
+/* How many numbers are 0, and of the others how many are what they are without dropout, over the part that is kept. A stack of one layer drops its
+   output alone; between two layers it does as well, and attention weights have a rate of their own. */
+static void test_dropout(void **state)
+{
+    static const struct {
+        int64_t encoder, decoder;
+        double sublayer, attention;
+        int drops, scaled;
+    } cases[] = {{0, 1, 0.25, 0, 1, 1}, {0, 2, 0.25, 0, 1, 0}, {1, 0, 0.25, 0, 1, 1}, {2, 0, 0.25, 0, 1, 0}, {1, 1, 0, 0.25, 0, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double plain[5 * WIDTH], got[5 * WIDTH];
+        int zeros = 0, scaled = 0;
+        attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
+        o.dtype = ATTN_FLOAT64;
+        o.output_head = 0;
+        o.encoder_layers = cases[i].encoder;
+        o.decoder_layers = cases[i].decoder;
+        rows_of(&o, 0, 0, plain);
+        rows_of(&o, cases[i].sublayer, cases[i].attention, got);
+        for (int e = 0; e < 5 * WIDTH; e++) {
+            zeros += got[e] == 0;
+            scaled += got[e] != 0 && fabs(got[e] - plain[e] / (1 - cases[i].sublayer)) < 1e-12;
+        }
+        assert_int_equal(zeros > 0, cases[i].drops);
+        if (cases[i].scaled)
+            assert_int_equal(zeros + scaled, 5 * WIDTH);
+        else
+            assert_true(zeros + scaled < 4 * WIDTH);
+        assert_true(zeros < 4 * WIDTH);
+    }
+}
+
+/* no two places drop by the same numbers */
+static void test_sites(void **state)
+{
+    attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
+    (void)state;
+    o.encoder_layers = o.decoder_layers = 2;
+    attn_transformer *model = model_create(ctx, &o);
+    const attn__transformer_plan *plan = attn__transformer_plan_of(model);
+    const attn__recurrent_model *m = plan->recurrent;
+    const uint64_t sites[] = {m->readers[0].site, m->readers[1].site, m->writers[0].site, m->writers[1].site,
+                              m->readout_site,    m->attention.site,  plan->source.site,  plan->target.site};
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
+        for (size_t j = 0; j < i; j++) assert_true(sites[i] != sites[j]);
+    attn_transformer_free(model);
+}
+
 /* Short strings come out as they went in, with attention and without (Sutskever et al. 2014); copying is learned sooner with it. */
 static double learned(int32_t recurrence, int32_t attends, int64_t steps)
 {
@@ -337,6 +410,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_equations, open_reference, close_all),
                                        cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_sizes, open_all, close_all),
+                                       cmocka_unit_test_setup_teardown(test_dropout, open_reference, close_all),
+                                       cmocka_unit_test_setup_teardown(test_sites, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_learns_to_copy, open_all, close_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
