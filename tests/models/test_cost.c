@@ -209,6 +209,41 @@ static void test_attention(void **state)
     attn_layout_free(k);
 }
 
+/* an LSTM in both directions and a decoder of another width, by each kind of score: bilinear, additive, none. What a first step would multiply
+   with a state of zeros is in the formula alone, as are the products with the vector of additive scores, which the kernel does beside the tanh. */
+static void test_recurrent(void **state)
+{
+    (void)state;
+    const int64_t source[2] = {5, 3}, target[2] = {4, 6}, m = 8, n = 10, pairs = 5 * 4 + 3 * 6;
+    attn_layout *s = layout_of(2, source), *t = layout_of(2, target);
+    attn_transformer_options o = model_options(1, 1);
+    o.recurrence = ATTN_RECURRENCE_LSTM;
+    o.decoder_width = 6;
+    const int64_t encoder = 2 * m * (16 * 8 + 16 * 4), unread = 2 * 2 * 16 * 4, start = 2 * 8 * 12, decoder = n * (24 * 6 + 24 * 6);
+    const int64_t context = n * 8 * 24, readout = n * (6 + 8) * 6, output = n * 6 * 11;
+    o.decoder_score = ATTN_SCORE_MULTIPLICATIVE;
+    attn_cost_report r = cost_of(&o, 1, s, t);
+    assert_int_equal(r.forward_formula, encoder + start + decoder + context + readout + output + n * 6 * 8 + pairs * (8 + 8));
+    assert_int_equal(r.backward_formula, 2 * r.forward_formula);
+    assert_int_equal(r.forward, r.forward_formula - unread);
+    assert_int_equal(r.weights_bytes, pairs * 4);
+    o.decoder_score = ATTN_SCORE_ADDITIVE;
+    r = cost_of(&o, 0, s, t);
+    assert_int_equal(r.forward_formula, encoder + start + decoder + context + readout + output + n * 6 * 6 + m * 8 * 6 + pairs * (6 + 8));
+    assert_int_equal(r.forward, r.forward_formula - unread - pairs * 6);
+    o.decoder_attention = 0;
+    r = cost_of(&o, 0, s, t);
+    assert_int_equal(r.forward_formula, encoder + start + decoder + n * 6 * 6 + output);
+    assert_int_equal(r.forward, r.forward_formula - unread);
+    assert_int_equal(r.weights_bytes, 0);
+    o.both_ways = 0;
+    o.decoder_layers = 0;
+    r = cost_of(&o, 0, s, NULL);
+    assert_int_equal(r.forward_formula, m * (32 * 8 + 32 * 8) + m * 8 * 11);
+    attn_layout_free(s);
+    attn_layout_free(t);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -257,6 +292,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoder),         cmocka_unit_test(test_older_caller),
                                        cmocka_unit_test(test_encoder_decoder), cmocka_unit_test(test_checkpoint),
                                        cmocka_unit_test(test_memory),          cmocka_unit_test(test_attention),
-                                       cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_recurrent),       cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
