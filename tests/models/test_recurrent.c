@@ -7,7 +7,6 @@
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
-#include "models/transformer.h"
 #include "support/model.h"
 
 /* Recurrent models beside what every model of tests/models/variants.h is tested for: their equations by other public calls, what they refuse, and
@@ -248,8 +247,8 @@ static void test_sizes(void **state)
                  {8, 6, 1, 0, ATTN_SCORE_DOT, 1, 1, ATTN_OK, ""},
                  {8, 6, 1, 1, ATTN_SCORE_DOT, 1, 0, ATTN_OK, ""},
                  {8, 32769, 1, 1, ATTN_SCORE_ADDITIVE, 1, 1, ATTN_ERROR_SHAPE, "options.decoder_width"},
-                 {INT64_C(1) << 29, ATTN_DERIVED, 1, 1, ATTN_SCORE_ADDITIVE, 1, 1, ATTN_ERROR_TOO_LARGE, "options.width"},
-                 {8, INT64_C(1) << 29, 1, 0, ATTN_SCORE_ADDITIVE, 1, 1, ATTN_ERROR_TOO_LARGE, "options.width"}};
+                 {(INT64_C(1) << 28) + 2, ATTN_DERIVED, 1, 1, ATTN_SCORE_ADDITIVE, 1, 1, ATTN_ERROR_TOO_LARGE, "2^28"},
+                 {8, (INT64_C(1) << 28) + 2, 1, 0, ATTN_SCORE_ADDITIVE, 1, 1, ATTN_ERROR_TOO_LARGE, "2^28"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
@@ -268,146 +267,29 @@ static void test_sizes(void **state)
     }
 }
 
-/* rows before an output head in training, with these rates of dropout; the target begins at a position */
-static void rows_of(const attn_transformer_options *o, double sublayer, double attention, int64_t position, double rows[5 * WIDTH])
+/* numbers that stand for nothing are refused by name; the defaults are those of the header; a model that is freed leaves nothing behind */
+static void test_options(void **state)
 {
-    const int64_t source[1] = {5}, target[1] = {5};
-    attn_transformer_options dropped = *o;
-    attn_tape_options training = {.struct_size = sizeof training, .training = 1, .seed = 4};
-    attn_tape *tape = NULL;
-    model_batch b;
-    dropped.dropout_sublayer = sublayer;
-    dropped.dropout_attention = attention;
-    attn_transformer *model = model_create(ctx, &dropped);
-    model_batch_open(ctx, &b, &dropped, 1, source, target, 7);
-    attn_tensor *got = model_tensor(ctx, ATTN_FLOAT64, 5, WIDTH);
-    if (position > 0) OK(ctx, attn_layout_set(ctx, b.target_layout, 1, &(attn_segment){0, 5, position, 0}));
-    OK(ctx, attn_tape_create(ctx, &tape));
-    OK(ctx, attn_tape_begin(ctx, tape, &training));
-    OK(ctx, attn_transformer_forward(ctx, model, tape, &b.batch, got));
-    for (int64_t i = 0; i < 5 * WIDTH; i++) rows[i] = model_get(got, i);
-    attn_tape_free(tape);
-    attn_tensor_free(got);
-    model_batch_close(&b);
-    attn_transformer_free(model);
-}
-
-/* How many numbers are 0, and of the others how many are what they are without dropout, over the part that is kept. A stack of one layer drops its
-   output alone; between two layers it does as well, and attention weights have a rate of their own. */
-static void test_dropout(void **state)
-{
-    static const struct {
-        int64_t encoder, decoder;
-        double sublayer, attention;
-        int drops, scaled;
-    } cases[] = {{0, 1, 0.25, 0, 1, 1}, {0, 2, 0.25, 0, 1, 0}, {1, 0, 0.25, 0, 1, 1}, {2, 0, 0.25, 0, 1, 0}, {1, 1, 0, 0.25, 0, 0}};
+    attn_transformer_options o;
+    attn_memory_report before = {.struct_size = sizeof before}, after = before;
+    attn_transformer *model = NULL;
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double plain[5 * WIDTH], got[5 * WIDTH];
-        int zeros = 0, scaled = 0;
-        attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
-        o.dtype = ATTN_FLOAT64;
-        o.output_head = 0;
-        o.encoder_layers = cases[i].encoder;
-        o.decoder_layers = cases[i].decoder;
-        rows_of(&o, 0, 0, 0, plain);
-        rows_of(&o, cases[i].sublayer, cases[i].attention, 0, got);
-        for (int e = 0; e < 5 * WIDTH; e++) {
-            zeros += got[e] == 0;
-            scaled += got[e] != 0 && fabs(got[e] - plain[e] / (1 - cases[i].sublayer)) < 1e-12;
-        }
-        assert_int_equal(zeros > 0, cases[i].drops);
-        if (cases[i].scaled)
-            assert_int_equal(zeros + scaled, 5 * WIDTH);
-        else
-            assert_true(zeros + scaled < 4 * WIDTH);
-        assert_true(zeros < 4 * WIDTH);
-        if (cases[i].attention == 0) continue;
-        rows_of(&o, 0, cases[i].attention, 3, plain); /* another place is another draw */
-        assert_memory_not_equal(plain, got, sizeof got);
+    OK(ctx, attn_transformer_options_init(&o, sizeof o));
+    assert_true(o.recurrence == ATTN_RECURRENCE_NONE && o.both_ways == 1 && o.decoder_attention == 1);
+    assert_int_equal(o.decoder_score, ATTN_SCORE_ADDITIVE);
+    o = recurrent_options(ATTN_RECURRENCE_LSTM + 1);
+    FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_INVALID_ARGUMENT, "options.recurrence");
+    o = recurrent_options(ATTN_RECURRENCE_TANH);
+    o.decoder_score = ATTN_SCORE_ADDITIVE + 1;
+    FAILS(ctx, attn_transformer_create(ctx, &o, &model), ATTN_ERROR_INVALID_ARGUMENT, "options.decoder_score");
+    o.decoder_score = ATTN_SCORE_ADDITIVE;
+    for (int i = 0; i < 2; i++) { /* the first one may leave scratch */
+        OK(ctx, attn_context_memory(ctx, i ? &after : &before));
+        OK(ctx, attn_transformer_create(ctx, &o, &model));
+        attn_transformer_free(model);
     }
-}
-
-enum { WIDE = 32, LONGEST = 4 };
-
-/* rows [length, WIDE] of each sequence, all of token 3, by a decoder of two layers that remembers nothing: what differs from row to row is what
-   dropout takes, between the layers and at the end */
-static void dropped_rows(int64_t count, const attn_segment *segments, double *rows)
-{
-    attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_TANH);
-    attn_tape_options training = {.struct_size = sizeof training, .training = 1, .seed = 4};
-    attn_tape *tape = NULL;
-    attn_layout *layout = NULL;
-    attn_batch batch;
-    int64_t total = 0;
-    for (int64_t s = 0; s < count; s++) total += segments[s].length;
-    o.encoder_layers = 0;
-    o.decoder_layers = 2;
-    o.width = WIDE;
-    o.dtype = ATTN_FLOAT64;
-    o.output_head = 0;
-    o.dropout_sublayer = 0.5;
-    attn_transformer *model = model_create(ctx, &o);
-    attn_parameters *p = attn_transformer_parameters(model);
-    for (int i = 0; i < 2; i++) {
-        attn_tensor *w =
-            attn_parameters_tensor(p, attn_parameters_find(p, i ? "decoder.layers.1.hidden.weight" : "decoder.layers.0.hidden.weight"));
-        for (int64_t e = 0; e < model_elements(w); e++) model_set(w, e, 0);
-    }
-    attn_tensor *tokens = model_tensor(ctx, ATTN_INT32, total, 0), *got = model_tensor(ctx, ATTN_FLOAT64, total, WIDE);
-    for (int64_t i = 0; i < total; i++) model_set(tokens, i, 3);
-    OK(ctx, attn_layout_create(ctx, count, &layout));
-    OK(ctx, attn_layout_set(ctx, layout, count, segments));
-    OK(ctx, attn_batch_init(&batch, sizeof batch));
-    batch.target = tokens;
-    batch.target_layout = layout;
-    OK(ctx, attn_tape_create(ctx, &tape));
-    OK(ctx, attn_tape_begin(ctx, tape, &training));
-    OK(ctx, attn_transformer_forward(ctx, model, tape, &batch, got));
-    for (int64_t i = 0; i < total * WIDE; i++) rows[i] = model_get(got, i);
-    attn_tensor_free(tokens);
-    attn_tensor_free(got);
-    attn_layout_free(layout);
-    attn_tape_free(tape);
-    attn_transformer_free(model);
-}
-
-/* what dropout takes between layers follows sequence and position, as everywhere: another place is another draw, whatever stands beside it */
-static void test_places(void **state)
-{
-    const attn_segment both[2] = {{0, 2, 1, 7}, {2, LONGEST, 1, 8}}, first = {0, 2, 1, 7}, second = {0, LONGEST, 1, 8};
-    double rows[6 * WIDE], alone[6 * WIDE];
-    (void)state;
-    dropped_rows(2, both, rows);
-    dropped_rows(1, &first, alone);
-    dropped_rows(1, &second, alone + 2 * WIDE);
-    for (int i = 0; i < 6 * WIDE; i++) assert_true(fabs(rows[i] - alone[i]) < 1e-12);
-    for (int a = 0; a < 6; a++)
-        for (int b = 0; b < a; b++) {
-            int kept = 0, same = 0;
-            for (int c = 0; c < WIDE; c++) {
-                const double x = rows[a * WIDE + c], y = rows[b * WIDE + c];
-                kept += x != 0 && y != 0;
-                same += x != 0 && x == y;
-            }
-            assert_true(kept > 0 && same < kept);
-        }
-}
-
-/* no two places drop by the same numbers */
-static void test_sites(void **state)
-{
-    attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
-    (void)state;
-    o.encoder_layers = o.decoder_layers = 2;
-    attn_transformer *model = model_create(ctx, &o);
-    const attn__transformer_plan *plan = attn__transformer_plan_of(model);
-    const attn__recurrent_model *m = plan->recurrent;
-    const uint64_t sites[] = {m->readers[0].site, m->readers[1].site, m->writers[0].site, m->writers[1].site,
-                              m->readout_site,    m->attention.site,  plan->source.site,  plan->target.site};
-    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
-        for (size_t j = 0; j < i; j++) assert_true(sites[i] != sites[j]);
-    attn_transformer_free(model);
+    OK(ctx, attn_context_memory(ctx, &before));
+    assert_int_equal(before.live, after.live);
 }
 
 /* Short strings come out as they went in, with attention and without (Sutskever et al. 2014); copying is learned sooner with it. */
@@ -480,9 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_equations, open_reference, close_all),
                                        cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_sizes, open_all, close_all),
-                                       cmocka_unit_test_setup_teardown(test_dropout, open_reference, close_all),
-                                       cmocka_unit_test_setup_teardown(test_places, open_reference, close_all),
-                                       cmocka_unit_test_setup_teardown(test_sites, open_all, close_all),
+                                       cmocka_unit_test_setup_teardown(test_options, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_learns_to_copy, open_all, close_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
