@@ -218,6 +218,11 @@ static void test_small_models(void **state)
 static void test_lopsided_models(void **state)
 {
     (void)state;
+    attn_transformer_options recurrent = model_options(1, 8); /* more states than rows */
+    recurrent.recurrence = ATTN_RECURRENCE_LSTM;
+    recurrent.width = 64;
+    decode("many states", &recurrent, 64, 4, 60); /* what planning takes is in the caps of the context alone */
+    decode("many keys", &recurrent, 2, 1000, 60);
     attn_transformer_options o = model_options(0, 60);
     o.source_vocabulary = o.target_vocabulary = 150000; /* more scratch than the least block */
     train("many layers", &o, 2, 16, ATTN_OPTIMIZER_ADAM, 5);
