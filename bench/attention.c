@@ -1,8 +1,5 @@
 /* attn-bench attention: forward and backward of attention by mask and length: time, memory beyond what the caller holds, slope. */
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "bench.h"
 #include "bench_attention.h"
 
@@ -14,17 +11,10 @@ typedef struct problem {
     int32_t form;
 } problem;
 
-static attn_tensor *filled(attn_context *ctx, int64_t n, int64_t heads, int64_t size, uint64_t seed)
+static attn_tensor *filled(attn_context *ctx, const bench_attention_run *run, int64_t n, uint64_t seed)
 {
-    attn_tensor *t;
-    const int64_t shape[3] = {n, heads, size};
-    bench_fail(ctx, attn_tensor_create(ctx, ATTN_FLOAT32, 3, shape, &t), "tensor");
-    float *x = attn_tensor_data(t);
-    for (int64_t i = 0; i < n * heads * size; i++) {
-        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        x[i] = (float)(seed >> 40) / 8388608.0f - 1;
-    }
-    return t;
+    const int64_t shape[3] = {n, run->heads, run->size};
+    return bench_filled(ctx, 3, shape, seed, 1);
 }
 
 static attn_mask *join(attn_context *ctx, attn_mask *a, attn_mask *b, int both)
@@ -125,8 +115,9 @@ static void attend(problem *p)
     bench_fail(p->ctx, attn_linear_attention(p->ctx, p->tape, p->in[0], p->in[1], p->in[2], NULL, NULL, &o, p->output), "forward");
 }
 
-static void step(problem *p)
+static void step(void *data)
 {
+    problem *p = data;
     bench_fail(p->ctx, attn_tape_begin(p->ctx, p->tape, NULL), "tape");
     for (int i = 0; i < 3; i++) bench_fail(p->ctx, attn_tape_watch(p->ctx, p->tape, p->in[i], p->gradient[i]), "watch");
     attend(p);
@@ -148,22 +139,16 @@ static int64_t resident(void)
 bench_point bench_attention_point(const bench_attention_run *run, const bench_variant *variant, int64_t n)
 {
     problem p = {0};
-    attn_context_options o;
+    bench_context opened = bench_open(run->threads);
     attn_memory_report m = {.struct_size = sizeof m};
     bench_point out = {.n = n};
-    cpu_set_t before;
-    int32_t threads;
-    attn_context_options_init(&o, sizeof o);
-    if (run->threads > 0) o.threads = run->threads;
-    bench_fail(NULL, attn_context_create(&o, &p.ctx), "context");
-    attn_context_threads(p.ctx, &threads);
-    bench_pin(p.ctx, threads, &before);
+    p.ctx = opened.ctx;
     for (int i = 0; i < 3; i++) {
-        p.in[i] = filled(p.ctx, n, run->heads, run->size, (uint64_t)i + 1);
-        p.gradient[i] = filled(p.ctx, n, run->heads, run->size, 7);
+        p.in[i] = filled(p.ctx, run, n, (uint64_t)i + 1);
+        p.gradient[i] = filled(p.ctx, run, n, 7);
     }
-    p.output = filled(p.ctx, n, run->heads, run->size, 8);
-    p.d_output = filled(p.ctx, n, run->heads, run->size, 9);
+    p.output = filled(p.ctx, run, n, 8);
+    p.d_output = filled(p.ctx, run, n, 9);
     p.mask = variant->make(p.ctx);
     p.form = variant->form;
     if (p.form == ATTN_FORM_LINFORMER) {
@@ -176,19 +161,7 @@ bench_point bench_attention_point(const bench_attention_run *run, const bench_va
     bench_fail(p.ctx, attn_context_reset_peak(p.ctx), "memory");
     bench_fail(p.ctx, attn_context_memory(p.ctx, &m), "memory");
     int64_t held = m.live, process = resident();
-    double times[64];
-    int64_t rounds = 0;
-    for (double spent = 0; rounds < 3 || (spent < run->seconds && rounds < 64); rounds++) {
-        double start = bench_seconds();
-        step(&p);
-        times[rounds] = bench_seconds() - start;
-        spent += times[rounds];
-        if (times[rounds] > run->seconds) {
-            rounds++;
-            break;
-        }
-    }
-    out.seconds = bench_median(times, rounds);
+    out.seconds = bench_repeat(run->seconds, step, &p);
     bench_fail(p.ctx, attn_context_memory(p.ctx, &m), "memory");
     out.bytes = m.peak - held;
     out.process_bytes = resident() - process;
@@ -202,7 +175,6 @@ bench_point bench_attention_point(const bench_attention_run *run, const bench_va
     attn_tensor_free(p.output), attn_tensor_free(p.d_output), attn_tensor_free(p.projection);
     attn_mask_free(p.mask);
     attn_tape_free(p.tape);
-    attn_context_free(p.ctx);
-    sched_setaffinity(0, sizeof before, &before);
+    bench_close(&opened);
     return out;
 }

@@ -1,20 +1,11 @@
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "bench_attention.h"
 
 enum { MOST_VARIANTS = 16, MOST_LENGTHS = 16 };
 
-/* seconds grow as n^slope between the last two lengths */
-static double slope_of(const bench_point *a, const bench_point *b)
-{
-    return log(b->seconds / a->seconds) / log((double)b->n / (double)a->n);
-}
-
 static void print_point(const bench_variant *v, const bench_point *p, const bench_point *before, int json)
 {
-    double slope = before != NULL ? slope_of(before, p) : 0;
+    double slope = before != NULL ? bench_slope(before->n, before->seconds, p->n, p->seconds) : 0;
     if (json)
         printf(
             "{\"variant\":\"%s\",\"n\":%lld,\"ms\":%.4f,\"bytes\":%lld,\"process_bytes\":%lld,\"seen\":%lld,\"listed\":%lld,\"slope\":%.3f}\n",
@@ -24,14 +15,6 @@ static void print_point(const bench_variant *v, const bench_point *p, const benc
         printf("%-12s n %6lld  %10.2f ms  %7.1f MiB  pairs %12lld (listed %12lld, %s)  slope %.2f\n", v->name, (long long)p->n,
                1e3 * p->seconds, (double)p->bytes / 1048576, (long long)p->seen, (long long)p->listed, v->pairs, slope);
     fflush(stdout);
-}
-
-static int chosen(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)) != NULL; at += length)
-        if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) return 1;
-    return list == NULL;
 }
 
 static int wrong(const char *got)
@@ -46,27 +29,24 @@ static int wrong(const char *got)
 
 static int run_all(const bench_attention_run *run, const char *list, int64_t from, int64_t to, int json, const char *svg)
 {
-    static bench_point points[MOST_VARIANTS][MOST_LENGTHS];
-    const char *names[MOST_VARIANTS], *formulas[MOST_VARIANTS];
-    int64_t variants = 0, lengths = 0;
-    for (int64_t n = from; n <= to && lengths < MOST_LENGTHS; n *= 2) lengths++;
+    double seconds[MOST_VARIANTS][MOST_LENGTHS];
+    int64_t n[MOST_LENGTHS], lengths = 0, variants = 0;
+    bench_line lines[MOST_VARIANTS];
+    for (int64_t at = from; at <= to && lengths < MOST_LENGTHS; at *= 2) n[lengths++] = at;
     for (const bench_variant *v = bench_variants; v->name != NULL; v++) {
-        if (list != NULL && !chosen(list, v->name)) continue;
-        int64_t n = from;
-        for (int64_t i = 0; i < lengths; i++, n *= 2) {
-            bench_point *p = &points[variants][i];
-            *p = bench_attention_point(run, v, n);
-            print_point(v, p, i > 0 ? p - 1 : NULL, json);
+        bench_point point, before;
+        if (!bench_chosen(list, v->name)) continue;
+        for (int64_t i = 0; i < lengths; i++, before = point) {
+            point = bench_attention_point(run, v, n[i]);
+            print_point(v, &point, i > 0 ? &before : NULL, json);
+            seconds[variants][i] = point.seconds;
         }
-        names[variants] = v->name;
-        formulas[variants++] = v->pairs;
+        lines[variants] = (bench_line){v->name, v->pairs, seconds[variants]};
+        variants++;
     }
     if (variants == 0) return wrong(list);
-    if (svg == NULL) return 0;
-    bench_point flat[MOST_VARIANTS * MOST_LENGTHS];
-    for (int64_t v = 0; v < variants; v++)
-        for (int64_t i = 0; i < lengths; i++) flat[v * lengths + i] = points[v][i];
-    if (bench_attention_draw(svg, variants, lengths, names, formulas, flat) == 0) return 0;
+    const bench_chart chart = {"Attention", "pairs", lengths, variants, n, lines};
+    if (svg == NULL || bench_draw(svg, &chart) == 0) return 0;
     fprintf(stderr, "attn-bench: attention: %s cannot be written\n", svg);
     return 1;
 }
@@ -77,29 +57,18 @@ int bench_attention(int argc, char **argv)
     const char *list = NULL, *svg = NULL;
     int64_t from = 256, to = 65536;
     int json = 0;
-    for (int i = 0; i < argc; i++) {
-        int more = i + 1 < argc;
-        if (strcmp(argv[i], "--json") == 0)
-            json = 1;
-        else if (strcmp(argv[i], "--variants") == 0 && more)
-            list = argv[++i];
-        else if (strcmp(argv[i], "--svg") == 0 && more)
-            svg = argv[++i];
-        else if (strcmp(argv[i], "--from") == 0 && more)
-            from = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--to") == 0 && more)
-            to = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--heads") == 0 && more)
-            run.heads = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--size") == 0 && more)
-            run.size = atoll(argv[++i]);
-        else if (strcmp(argv[i], "--threads") == 0 && more)
-            run.threads = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--seconds") == 0 && more)
-            run.seconds = atof(argv[++i]);
-        else
-            return wrong(argv[i]);
-    }
+    const bench_option options[] = {{"--json", BENCH_FLAG, &json},
+                                    {"--variants", BENCH_TEXT, &list},
+                                    {"--svg", BENCH_TEXT, &svg},
+                                    {"--from", BENCH_INT64, &from},
+                                    {"--to", BENCH_INT64, &to},
+                                    {"--heads", BENCH_INT64, &run.heads},
+                                    {"--size", BENCH_INT64, &run.size},
+                                    {"--threads", BENCH_INT32, &run.threads},
+                                    {"--seconds", BENCH_REAL, &run.seconds},
+                                    {NULL, 0, NULL}};
+    const char *unknown = bench_options(argc, argv, options);
+    if (unknown != NULL) return wrong(unknown);
     if (from < 1 || to < from || run.heads < 1 || run.size < 1 || run.threads < 0 || !(run.seconds >= 0))
         return wrong("a number out of range");
     return run_all(&run, list, from, to, json, svg);

@@ -29,5 +29,47 @@ double bench_seconds(void);
 double bench_median(double *values, int64_t count);                       /* sorts */
 void bench_fail(attn_context *ctx, attn_status status, const char *what); /* ends the program unless OK */
 
+/* A context whose threads are pinned: as many as asked for, 0: the library's default; given is how many it has. bench_close frees it and lets
+   the caller's thread run where it ran before. */
+typedef struct bench_context {
+    attn_context *ctx;
+    int32_t given;
+    cpu_set_t before;
+} bench_context;
+bench_context bench_open(int32_t threads);
+void bench_close(bench_context *opened);
+
+/* float32 numbers in [-scale, scale), the same for the same seed; rank at most 3 */
+attn_tensor *bench_filled(attn_context *ctx, int32_t rank, const int64_t *shape, uint64_t seed, double scale);
+/* ends the program when a number by formula is not the one that the library gives */
+void bench_agree(const char *name, const char *what, int64_t formula, int64_t library);
+/* the median time of `once` over three rounds or more, for as long as `seconds` last; of one round that took longer than that */
+double bench_repeat(double seconds, void (*once)(void *data), void *data);
+/* the power of n by which time grows from one length to another */
+double bench_slope(int64_t n, double seconds, int64_t next_n, double next_seconds);
+
+enum { BENCH_FLAG, BENCH_TEXT, BENCH_INT32, BENCH_INT64, BENCH_REAL };
+typedef struct bench_option {
+    const char *name;
+    int32_t kind; /* BENCH_* */
+    void *to;     /* int (FLAG: becomes 1), const char *, int32_t, int64_t, double */
+} bench_option;
+/* Reads the words of a command into what its options point to; they end with a NULL name. NULL, or the word that is none of them. */
+const char *bench_options(int argc, char **argv, const bench_option *options);
+int bench_chosen(const char *list, const char *name); /* is name one of NAME,NAME; of NULL everything is */
+
+/* Lines on two logarithmic axes, with the slope at their ends. */
+typedef struct bench_line {
+    const char *name, *formula;
+    const double *seconds; /* [lengths] */
+} bench_line;
+typedef struct bench_chart {
+    const char *title, *quantity; /* quantity: what the formulas count */
+    int64_t lengths, count;
+    const int64_t *n; /* [lengths] */
+    const bench_line *lines;
+} bench_chart;
+int bench_draw(const char *path, const bench_chart *chart); /* an SVG; 0 when the file was written */
+
 int bench_step(int argc, char **argv);
 #endif

@@ -25,8 +25,5 @@ typedef struct bench_attention_run {
    most that the process ever had grew */
 bench_point bench_attention_point(const bench_attention_run *run, const bench_variant *variant, int64_t n);
 
-/* lines on two logarithmic axes; points [variants, lengths], n 0: none. 0 when the file was written. */
-int bench_attention_draw(const char *path, int64_t variants, int64_t lengths, const char *const *names, const char *const *formulas,
-                         const bench_point *points);
 int bench_attention(int argc, char **argv);
 #endif

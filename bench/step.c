@@ -5,7 +5,8 @@
 
 typedef struct run {
     const bench_config *config;
-    int32_t threads, rounds, json;
+    int32_t threads, rounds;
+    int json;
 } run;
 typedef struct result {
     double step, products, ratio, gflop;
@@ -94,17 +95,11 @@ static double one_pass(attn_context *ctx, bench_products *products)
 /* Steps and products in turns; the ratio is the median of each turn's ratio. */
 static result measure(const run *r)
 {
-    attn_context_options o;
-    attn_context *ctx = NULL;
+    bench_context opened = bench_open(r->threads);
+    attn_context *ctx = opened.ctx;
     attn_memory_report before = {.struct_size = sizeof before}, after = before;
     session s;
-    result out = {0};
-    cpu_set_t before_pinning;
-    attn_context_options_init(&o, sizeof o);
-    if (r->threads > 0) o.threads = r->threads;
-    bench_fail(NULL, attn_context_create(&o, &ctx), "context");
-    attn_context_threads(ctx, &out.threads);
-    bench_pin(ctx, out.threads, &before_pinning);
+    result out = {.threads = opened.given};
     memset(&s, 0, sizeof s);
     open_session(ctx, r->config, &s);
     bench_products *products = bench_products_create(ctx, r->config);
@@ -128,8 +123,7 @@ static result measure(const run *r)
     free(step);
     bench_products_free(products);
     close_session(&s);
-    attn_context_free(ctx);
-    sched_setaffinity(0, sizeof before_pinning, &before_pinning);
+    bench_close(&opened);
     return out;
 }
 
@@ -152,20 +146,15 @@ int bench_step(int argc, char **argv)
 {
     run r = {.rounds = 21};
     const char *name = "all";
-    for (int i = 0; i < argc; i++) {
-        int more = i + 1 < argc;
-        if (strcmp(argv[i], "--json") == 0)
-            r.json = 1;
-        else if (strcmp(argv[i], "--config") == 0 && more)
-            name = argv[++i];
-        else if (strcmp(argv[i], "--threads") == 0 && more)
-            r.threads = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--rounds") == 0 && more)
-            r.rounds = atoi(argv[++i]);
-        else {
-            fprintf(stderr, "attn-bench: step: got \"%s\", expected --config NAME, --threads N, --rounds N or --json\n", argv[i]);
-            return 2;
-        }
+    const bench_option options[] = {{"--json", BENCH_FLAG, &r.json},
+                                    {"--config", BENCH_TEXT, &name},
+                                    {"--threads", BENCH_INT32, &r.threads},
+                                    {"--rounds", BENCH_INT32, &r.rounds},
+                                    {NULL, 0, NULL}};
+    const char *unknown = bench_options(argc, argv, options);
+    if (unknown != NULL) {
+        fprintf(stderr, "attn-bench: step: got \"%s\", expected --config NAME, --threads N, --rounds N or --json\n", unknown);
+        return 2;
     }
     r.config = bench_config_find(name);
     if ((r.config == NULL && strcmp(name, "all") != 0) || r.rounds < 1 || r.threads < 0) {
