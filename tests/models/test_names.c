@@ -47,7 +47,9 @@ enum {
     BOTH_WAYS = 1048576,
     ASKS = 2097152,
     SUM_SCORE = 4194304,
-    MATRIX_SCORE = 8388608
+    MATRIX_SCORE = 8388608,
+    GLOBAL = 16777216,
+    LINFORMER = 33554432
 };
 typedef struct line {
     const char *name, *shape;
@@ -68,7 +70,8 @@ static int has(const side *s)
            (o->query_key_norm == ATTN_QUERY_KEY_LAYER ? HEAD_SHIFT : 0) | (o->positions == ATTN_POSITIONS_T5 ? BUCKETS : 0) |
            (o->positions == ATTN_POSITIONS_RELATIVE ? RELATIVE_ROWS : 0) | (o->both_ways ? BOTH_WAYS : 0) |
            (s->memory_width > 0 && o->decoder_attention ? ASKS : 0) | (o->decoder_score == ATTN_SCORE_ADDITIVE ? SUM_SCORE : 0) |
-           (o->decoder_score == ATTN_SCORE_MULTIPLICATIVE ? MATRIX_SCORE : 0);
+           (o->decoder_score == ATTN_SCORE_MULTIPLICATIVE ? MATRIX_SCORE : 0) | (o->global_projections && !s->decoder ? GLOBAL : 0) |
+           (o->form == ATTN_FORM_LINFORMER && !s->decoder ? LINFORMER : 0);
 }
 
 static const line target[] = {
@@ -105,6 +108,13 @@ static const line layer[] = {
     {"layers.0.self_attention.position.weight", "[position_buckets, heads]", BUCKETS},
     {"layers.0.self_attention.position.weight", "[reach, head_size]", RELATIVE_ROWS},
     {"layers.0.self_attention.position_values.weight", "[reach, head_size]", RELATIVE_ROWS},
+    {"layers.N.self_attention.key_projection.weight", "[projected, context]", LINFORMER},
+    {"layers.N.self_attention.global_query.weight", "[heads * head_size, width]", GLOBAL},
+    {"layers.N.self_attention.global_query.bias", "[heads * head_size]", GLOBAL | BIAS},
+    {"layers.N.self_attention.global_key.weight", "[key_heads * head_size, width]", GLOBAL},
+    {"layers.N.self_attention.global_key.bias", "[key_heads * head_size]", GLOBAL | BIAS},
+    {"layers.N.self_attention.global_value.weight", "[key_heads * head_size, width]", GLOBAL},
+    {"layers.N.self_attention.global_value.bias", "[key_heads * head_size]", GLOBAL | BIAS},
     {"layers.N.cross_attention_norm.weight", "[width]", CROSS | APART},
     {"layers.N.cross_attention_norm.bias", "[width]", CROSS | APART | SHIFT},
     {"layers.N.cross_attention.query.weight", "[heads * head_size, width]", CROSS},
@@ -203,6 +213,7 @@ static int64_t size_of(const side *s, const char *word)
                  {"head_size", s->head_size},
                  {"feed_forward", s->feed_forward},
                  {"memory_width", s->memory_width},
+                 {"projected", s->o->projected},
                  {"gates", s->gates},
                  {"way", s->way},
                  {"states", s->states},
@@ -349,6 +360,10 @@ static const setting sets[][SETTINGS] = {
     {{"recurrence", ATTN_RECURRENCE_TANH}, {"decoder_score", ATTN_SCORE_SCALED_DOT}, {"target_vocabulary", 29}},
     {{"recurrence", ATTN_RECURRENCE_LSTM}, {"encoder_layers", 0}, {"positions", ATTN_POSITIONS_LEARNED}, {"embedding_norm", 1}},
     {{"recurrence", ATTN_RECURRENCE_LSTM}, {"decoder_layers", 0}, {"output_bias", 1}},
+    {{"global_projections", 1}, {"positions", ATTN_POSITIONS_SINUSOIDAL}, {"key_heads", 2}},
+    {{"global_projections", 1}, {"attention_bias", 0}},
+    {{"form", ATTN_FORM_LINFORMER}, {"projected", 3}},
+    {{"form", ATTN_FORM_PERFORMER}, {"features", 5}},
 };
 
 static options set_of(size_t index)

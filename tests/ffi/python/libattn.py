@@ -237,7 +237,8 @@ class TransformerOptions(Options):
         "i64 position_buckets position_reach rotated",
         "i32 rotary_pairing rotary_scaling scaled_scores query_key_norm gated_attention reserved",
         "f64 rotary_factor rotary_context rotary_low rotary_high rotary_magnitude",
-        "i32 recurrence both_ways decoder_attention decoder_score")
+        "i32 recurrence both_ways decoder_attention decoder_score global_projections form",
+        "i64 features feature_seed projected")
 
 
 class DatasetOptions(Options):

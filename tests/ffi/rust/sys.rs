@@ -141,6 +141,11 @@ pub struct TransformerOptions {
     pub both_ways: i32,
     pub decoder_attention: i32,
     pub decoder_score: i32,
+    pub global_projections: i32,
+    pub form: i32,
+    pub features: i64,
+    pub feature_seed: i64,
+    pub projected: i64,
 }
 
 #[repr(C)]
