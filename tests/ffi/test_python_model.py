@@ -48,6 +48,37 @@ def check_errors(context, model, folder):
     fails(attn.INVALID_ARGUMENT, "1000", attn.Generator(context, model).write, [1000], 1)
 
 
+def check_pairs(context):
+    """An encoder-decoder: a batch gives each sequence what it gets alone, and the likeliest tokens are those of a step."""
+    model = attn.Model(context, encoder_layers=1, decoder_layers=1, width=32, heads=2, source_vocabulary=20, target_vocabulary=12, context=16)
+    assert model.options().target_vocabulary == 12
+    sources, count, found = [[1, 2, 3], [4, 5], [6]], 8, []
+    for source in sources:
+        with attn.Generator(context, model, temperature=0.0) as generator:
+            generator.prompt(attn.Tokens(context, source), attn.Tokens(context, [0]))
+            for _ in range(count):
+                logits = list(generator.logits(1, 12))
+                generator.accept([logits.index(max(logits))])
+            found.append(generator.result(count))
+    with attn.Generator(context, model, sequences=len(sources), temperature=0.0) as generator:
+        layout = attn.Layout(context, [(0, 3, 0, 0), (3, 2, 0, 1), (5, 1, 0, 2)])
+        generator.prompt(attn.Tokens(context, sum(sources, [])), attn.Tokens(context, [0] * 3), layout,
+                         attn.Layout(context, [(i, 1, 0, i) for i in range(3)]))
+        for _ in range(count):
+            generator.step(len(sources))
+        for i, (tokens, score) in enumerate(found):
+            batched = generator.result(count, i)
+            assert batched[0] == tokens and abs(batched[1] - score) < 1e-4, (batched, tokens, score)
+    fails(attn.INVALID_ARGUMENT, "20", attn.Generator(context, model).prompt, attn.Tokens(context, [20]), attn.Tokens(context, [0]))
+
+
+def check_vocabulary(context):
+    text = '{"format": "attn_vocabulary", "version": 1, "symbols": "words", "unknown": true, "tokens": ["one", "two"]}'
+    words = attn.Vocabulary(context, text)
+    assert len(words) == 3 and words.encode("two one three") == [2, 1, 0]
+    assert words.decode([2, 1, 0]) == "two one <unk>" and words.decode([]) == ""
+
+
 def check_threads(model, expected):
     """The model is only read: each thread has a context of its own, and writes the same."""
     written = [None] * 3
@@ -80,4 +111,6 @@ with tempfile.TemporaryDirectory() as folder, attn.Context(seed=1) as context:
     assert write(context, loaded) == text
     check_threads(loaded, text)
     check_errors(context, loaded, folder)
+    check_pairs(context)
+    check_vocabulary(context)
 print("all equal")

@@ -81,6 +81,15 @@ class Tensor(Handle):
                          Address(array.ctypes.data), context=context)
 
 
+class Tokens(Tensor):
+    """A list of tokens, without numpy."""
+
+    def __init__(self, context, tokens):
+        self.array = (Int32 * len(tokens))(*tokens)
+        Handle.__init__(self, lib.attn_tensor_wrap, context, INT32, 1, integers([len(tokens)]), None, Address(ctypes.addressof(self.array)),
+                        context=context)
+
+
 class Layout(Handle):
     """Which rows are which sequence: (start, length, first position, sequence id) for each."""
     kind = "layout"
@@ -129,9 +138,43 @@ class Model(Handle):
         keys, values = ((Text * len(metadata))(*[word.encode() for word in words]) for words in (metadata.keys(), metadata.values()))
         lib.attn_transformer_save(self.context, self, len(metadata), keys, values, os.fsencode(path))
 
+    def options(self):
+        found = TransformerOptions()
+        lib.attn_transformer_get_options(self.context, self, found)
+        return found
+
     def metadata(self, key):
         value = lib.attn_transformer_metadata(self, key.encode())
         return None if value is None else value.decode()
+
+
+class Vocabulary(Handle):
+    """Of its text form, which a model has among its metadata."""
+    kind = "vocabulary"
+
+    def __init__(self, context, text):
+        text = text.encode()
+        super().__init__(lib.attn_vocabulary_from_text, context, text, len(text), context=context)
+
+    def __len__(self):
+        return lib.attn_vocabulary_size(self)
+
+    def encode(self, text):
+        text, count = text.encode(), Int64()
+        tokens = (Int32 * len(text))()
+        lib.attn_vocabulary_encode(self.context, self, text, len(text), len(text), tokens, byref(count))
+        return tokens[:count.value]
+
+    def decode(self, tokens):
+        tokens, count = (Int32 * len(tokens))(*tokens), Int64()
+        try:
+            lib.attn_vocabulary_decode(self.context, self, tokens, len(tokens), 0, None, byref(count))
+        except Error as error:
+            if error.status != FULL:
+                raise
+        text = ctypes.create_string_buffer(count.value)
+        lib.attn_vocabulary_decode(self.context, self, tokens, len(tokens), count.value, text, byref(count))
+        return text.raw.decode()
 
 
 class Dataset(Handle):
@@ -159,6 +202,32 @@ class Generator(Handle):
 
     def __init__(self, context, model, /, **options):
         super().__init__(lib.attn_generator_create, context, model, GeneratorOptions(**options), context=context)
+
+    def prompt(self, source, target, source_layout=None, target_layout=None):
+        """Tensors of tokens, for a model with an encoder; layouts where there are several sequences."""
+        lib.attn_generator_prompt(self.context, self, Batch(**{name: handle.pointer for name, handle in (
+            ("source", source), ("target", target), ("source_layout", source_layout), ("target_layout", target_layout)) if handle is not None}))
+
+    def logits(self, rows, vocabulary):
+        """Of the next token, as a float32 array of ctypes, row by row: the library's own memory, until the next step."""
+        tensor = Address()
+        lib.attn_generator_logits(self.context, self, byref(tensor))
+        return (ctypes.c_float * (rows * vocabulary)).from_address(lib.attn_tensor_data_const(tensor))
+
+    def accept(self, tokens):
+        lib.attn_generator_accept(self.context, self, len(tokens), (Int32 * len(tokens))(*tokens))
+
+    def step(self, sequences):
+        """The newest token of each sequence, -1 of those that had finished before, and whether it has finished."""
+        tokens, finished = (Int32 * sequences)(), (Int32 * sequences)()
+        lib.attn_generator_step(self.context, self, sequences, tokens, finished)
+        return tokens[:], finished[:]
+
+    def result(self, capacity, sequence=0, rank=0):
+        """Tokens of a sequence, at most `capacity`, and the sum of their log p."""
+        tokens, count, score = (Int32 * capacity)(), Int64(), Double()
+        lib.attn_generator_result(self.context, self, sequence, rank, capacity, tokens, byref(count), byref(score))
+        return tokens[:count.value], score.value
 
     def write(self, prompt, count):
         """`count` tokens that go on from the prompt's, fewer when a stop token comes."""
@@ -241,6 +310,11 @@ class TransformerOptions(Options):
         "i64 features feature_seed projected")
 
 
+class Batch(Options):
+    name = "attn_batch"
+    _fields_ = fields("u64 struct_size", "pointer source target labels source_layout target_layout")
+
+
 class DatasetOptions(Options):
     name = "attn_dataset_options"
     _fields_ = fields("u64 struct_size", "i64 context batch", "u64 seed", "i32 order reserved", "f64 first last")
@@ -272,6 +346,7 @@ FUNCTIONS = [
     ("attn_context_last_error", Text, [Context]),
     ("attn_context_set_backend", Status, [Context, Int32]),
     ("attn_tensor_wrap", Status, [Context, Int32, Int32, POINTER(Int64), POINTER(Int64), Address, POINTER(Address)]),
+    ("attn_tensor_data_const", Address, [Address]),
     ("attn_layout_create", Status, [Context, Int64, POINTER(Address)]),
     ("attn_layout_set", Status, [Context, Layout, Int64, POINTER(Segment)]),
     ("attn_mask_causal", Status, [Context, Int32, POINTER(Address)]),
@@ -284,12 +359,21 @@ FUNCTIONS = [
     ("attn_transformer_create", Status, [Context, POINTER(TransformerOptions), POINTER(Address)]),
     ("attn_transformer_save", Status, [Context, Model, Int64, POINTER(Text), POINTER(Text), Text]),
     ("attn_transformer_load", Status, [Context, Text, Address, POINTER(Address)]),
+    ("attn_transformer_get_options", Status, [Context, Model, POINTER(TransformerOptions)]),
     ("attn_transformer_metadata", Text, [Model, Text]),
+    ("attn_vocabulary_from_text", Status, [Context, Address, Int64, POINTER(Address)]),
+    ("attn_vocabulary_size", Int64, [Vocabulary]),
+    ("attn_vocabulary_encode", Status, [Context, Vocabulary, Address, Int64, Int64, POINTER(Int32), POINTER(Int64)]),
+    ("attn_vocabulary_decode", Status, [Context, Vocabulary, POINTER(Int32), Int64, Int64, Address, POINTER(Int64)]),
     ("attn_dataset_tokens", Status, [Context, POINTER(Int32), Int64, POINTER(DatasetOptions), POINTER(Address)]),
     ("attn_trainer_create", Status, [Context, Model, Dataset, POINTER(OptimizerOptions), Address, Address, POINTER(Address)]),
     ("attn_trainer_step", Status, [Context, Trainer, Address, POINTER(TrainerReport)]),
     ("attn_generator_create", Status, [Context, Model, POINTER(GeneratorOptions), POINTER(Address)]),
     ("attn_generator_prompt_tokens", Status, [Context, Generator, Int64, POINTER(Int32)]),
+    ("attn_generator_prompt", Status, [Context, Generator, POINTER(Batch)]),
+    ("attn_generator_logits", Status, [Context, Generator, POINTER(Address)]),
+    ("attn_generator_accept", Status, [Context, Generator, Int64, POINTER(Int32)]),
+    ("attn_generator_result", Status, [Context, Generator, Int64, Int64, Int64, POINTER(Int32), POINTER(Int64), POINTER(Double)]),
     ("attn_generator_step", Status, [Context, Generator, Int64, POINTER(Int32), POINTER(Int32)]),
 ]
 FUNCTIONS += [(f"attn_{kind.kind}_free", None, [kind]) for kind in Handle.__subclasses__()]
