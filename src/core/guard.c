@@ -15,6 +15,8 @@ WEAK int openblas_get_parallel(void);
 WEAK int openblas_get_num_threads(void);
 WEAK void openblas_set_num_threads(int threads);
 WEAK char *openblas_get_config(void);
+WEAK char *openblas_get_corename(void);
+WEAK int sgemm_small_matrix_permit_SKYLAKEX(void); /* never called: OpenBLAS that has it has the kernels */
 WEAK int flexiblas_get_num_threads(void);
 WEAK void flexiblas_set_num_threads(int threads);
 WEAK intptr_t bli_thread_get_num_threads(void); /* BLIS; -1: nobody has said, which means one */
@@ -228,6 +230,16 @@ int attn__guard_seat(void)
 void attn__guard_rise(int seat)
 {
     if (seat) atomic_fetch_sub_explicit(&guard.seats, 1, memory_order_release);
+}
+
+int attn__guard_unpacked(void)
+{
+    static const char *const cores[] = {"SkylakeX", "Cooperlake", "SapphireRapids"};
+    if (openblas_get_corename == NULL || sgemm_small_matrix_permit_SKYLAKEX == NULL) return 0;
+    const char *core = openblas_get_corename();
+    for (size_t i = 0; core != NULL && i < sizeof cores / sizeof *cores; i++)
+        if (strcmp(core, cores[i]) == 0) return 1;
+    return 0;
 }
 
 const char *attn__guard_blas_config(void)

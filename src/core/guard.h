@@ -14,5 +14,6 @@ void attn__guard_thread(void); /* once on each worker */
 int attn__guard_seat(void);
 void attn__guard_rise(int seat);
 void attn__guard_count(int32_t threads);   /* a pool begins (or, negative, ends) with so many, its caller included */
+int attn__guard_unpacked(void);            /* OpenBLAS on a core for which it has kernels that do not pack small matrices */
 const char *attn__guard_blas_config(void); /* openblas_get_config(), or "unknown" */
 #endif

@@ -3,7 +3,7 @@
 
 /* Sinusoids are shared between rows: [span, width] for the positions low to low + span - 1 of a call. Each is made in groups of
    GROUP positions: sine and cosine of the first, and from there a turn by one position's angle in double. */
-enum { GROUP = 16, WAVE_PAIRS = 64 };
+enum { GROUP = 16, WAVE_PAIRS = 64, STEP_RUN = 16 };
 
 typedef struct sinusoid {
     double *step, *turn_sine, *turn_cosine; /* [pairs]: angle of one position, its sine and cosine */
@@ -70,7 +70,9 @@ static attn_status waves_of(attn_context *ctx, const embed_job *job, sinusoid *w
     w->pairs = (w->width + 1) / 2;
     w->step = attn__scratch(ctx, 3 * w->pairs * (int64_t)sizeof(double));
     if (w->step == NULL) return attn__arena_status(ctx->scratch);
-    for (int64_t i = 0; i < w->pairs; i++) w->step[i] = 1 / pow(10000, (double)(2 * i) / (double)w->width);
+    double ratio = 1 / pow(10000, 2 / (double)w->width);
+    for (int64_t i = 0; i < w->pairs; i++) /* runs of products, within 2e-15: a pow takes longer than a sine and cosine */
+        w->step[i] = i % STEP_RUN == 0 ? 1 / pow(10000, (double)(2 * i) / (double)w->width) : w->step[i - 1] * ratio;
     w->span = high - w->low < rows ? high - w->low + 1 : 0; /* no table that is longer than the call */
     if (w->span < GROUP) return ATTN_OK;
     w->turn_sine = w->step + w->pairs;

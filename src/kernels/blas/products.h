@@ -4,13 +4,14 @@
 #include "gemm.h"
 #include "rows.h"
 
-/* up to so many rows a product reads its matrix once per row with gemv, which beats packing the matrix */
+/* up to so many rows a product reads its matrix once per row with gemv, which beats packing the matrix; where BLAS need not pack, it does not */
 enum { PRODUCT_FEW = 4 };
 
 /* Tiles of C [rows, columns] whose products contract over `inner`, cut by shape alone */
 grid BLAS(product_grid)(int64_t rows, int64_t columns, int64_t inner);
 
-/* C = op(A) B' style product of one tile, as attn__sgemm with alpha 1; few rows go one by one. Sets the flag when BLAS refuses. */
+/* C = op(A) B' style product of one tile, as attn__sgemm with alpha 1; few rows go one by one, and with B transposed in columns
+   that BLAS takes unpacked, where it can. Sets the flag when BLAS refuses. */
 void BLAS(product)(int transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                    float *c, int64_t ldc, atomic_int *refused);
 
