@@ -23,34 +23,10 @@ typedef struct side {
     int64_t gates, way, states, read; /* of recurrent models */
 } side;
 /* what a line needs to be there */
-enum {
-    LEARNED = 1,
-    TABLE_NORM = 2,
-    SHIFT = 4,
-    TABLE = 8,
-    APART = 16,
-    TOGETHER = 32,
-    BIAS = 64,
-    CROSS = 128,
-    PLAIN = 256,
-    GATED = 512,
-    HIDDEN_BIAS = 1024,
-    BETA = 2048,
-    FINAL = 4096,
-    OUTPUT = 8192,
-    OUTPUT_BIAS = 16384,
-    GATED_HEADS = 32768,
-    HEAD_NORM = 65536,
-    HEAD_SHIFT = 131072,
-    BUCKETS = 262144,
-    RELATIVE_ROWS = 524288,
-    BOTH_WAYS = 1048576,
-    ASKS = 2097152,
-    SUM_SCORE = 4194304,
-    MATRIX_SCORE = 8388608,
-    GLOBAL = 16777216,
-    LINFORMER = 33554432
-};
+enum { LEARNED = 1, TABLE_NORM = 2, SHIFT = 4, TABLE = 8, APART = 16, TOGETHER = 32, BIAS = 64, CROSS = 128, PLAIN = 256 };
+enum { GATED = 512, HIDDEN_BIAS = 1024, BETA = 2048, FINAL = 4096, OUTPUT = 8192, OUTPUT_BIAS = 16384, GATED_HEADS = 32768 };
+enum { HEAD_NORM = 65536, HEAD_SHIFT = 131072, BUCKETS = 262144, RELATIVE_ROWS = 524288, BOTH_WAYS = 1048576, ASKS = 2097152 };
+enum { SUM_SCORE = 4194304, MATRIX_SCORE = 8388608, GLOBAL = 16777216, LINFORMER = 33554432 };
 typedef struct line {
     const char *name, *shape;
     int needs;
