@@ -163,8 +163,41 @@ static void test_far_rows(void **state)
     munmap(room, bytes);
 }
 
+/* dx = dy W: W does not lie as those kernels want it */
+static void test_backward(void **state)
+{
+    enum { MANY = 5, OUT = 64, IN = 512 };
+    attn_context *ctx = opened();
+    attn_tape *tape = NULL;
+    attn_tensor *x = model_tensor(ctx, ATTN_FLOAT32, MANY, IN), *dx = model_tensor(ctx, ATTN_FLOAT32, MANY, IN);
+    attn_tensor *w = model_tensor(ctx, ATTN_FLOAT32, OUT, IN), *y = model_tensor(ctx, ATTN_FLOAT32, MANY, OUT);
+    attn_tensor *dy = model_tensor(ctx, ATTN_FLOAT32, MANY, OUT);
+    (void)state;
+    core = "Cooperlake";
+    for (int64_t i = 0; i < OUT * IN; i++) model_set(w, i, (double)(i % 7 - 3));
+    for (int64_t i = 0; i < MANY * OUT; i++) model_set(dy, i, (double)(i % 5 - 2));
+    OK(ctx, attn_tape_create(ctx, &tape));
+    OK(ctx, attn_tape_begin(ctx, tape, NULL));
+    OK(ctx, attn_tape_watch(ctx, tape, x, dx));
+    OK(ctx, attn_linear(ctx, tape, x, w, NULL, y));
+    const attn_tensor *const outputs[1] = {y}, *const arriving[1] = {dy};
+    matrices = 0;
+    OK(ctx, attn_tape_backward(ctx, tape, 1, outputs, arriving, 0, NULL));
+    assert_int_equal(matrices, 1);
+    for (int64_t i = 0; i < MANY * IN; i++) {
+        int64_t sum = 0;
+        for (int64_t t = 0; t < OUT; t++) sum += ((i / IN * OUT + t) % 5 - 2) * ((t * IN + i % IN) % 7 - 3);
+        assert_true(model_get(dx, i) == (double)sum);
+    }
+    attn_tape_free(tape);
+    attn_tensor *all[] = {x, dx, w, y, dy};
+    for (int i = 0; i < 5; i++) attn_tensor_free(all[i]);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_one_row), cmocka_unit_test(test_far_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pieces), cmocka_unit_test(test_one_row), cmocka_unit_test(test_far_rows),
+                                       cmocka_unit_test(test_backward)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
