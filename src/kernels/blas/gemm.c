@@ -33,7 +33,7 @@ static void vector_product(int transpose, int64_t rows, int64_t columns, float a
 /* For AVX-512 OpenBLAS has kernels that take B as it lies. A B' goes to them with at most 1200 elements in C, 32 terms or more, and at most a
    million multiply-adds. Measured with 0.3.21: 8 rows of 512 columns and 128 terms take 11 us in pieces of that size, 24 us whole, 26 us row by
    row with sgemv; one row of 4096 by 4096 takes 2.80 ms, 3.00 ms with sgemv. With kernels that pack (AVX2) the pieces would cost up to
-   a fourth more than the whole, and one row four times what sgemv takes. */
+   a third more than the whole, and one row four times what sgemv takes. */
 enum { UNPACKED_ELEMENTS = 1200, UNPACKED_MULTIPLY_ADDS = 1000000, UNPACKED_TERMS = 32, UNPACKED_SIDE = 16 };
 
 int64_t attn__gemm_unpacked(int64_t m, int64_t k)
