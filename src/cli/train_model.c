@@ -86,6 +86,25 @@ static void set_sizes(const train_settings *s, attn_transformer_options *o)
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
 }
 
+/* flags of what a recurrent model has not */
+static int refuse_attention(const train_settings *s)
+{
+    const struct {
+        const char *name;
+        int given;
+    } flags[] = {{"heads", GIVEN(heads)},
+                 {"decoder-heads", GIVEN(decoder_heads)},
+                 {"feed-forward", GIVEN(feed_forward)},
+                 {"decoder-feed-forward", GIVEN(decoder_feed_forward)},
+                 {"activation", GIVEN(activation)},
+                 {"activation-dropout", GIVEN(dropout_activation)},
+                 {"norm-placement", GIVEN(norm_placement)},
+                 {"form", GIVEN(form)}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        if (flags[i].given) return fail(EXIT_INPUT, "--%s: goes with --model transformer alone", flags[i].name);
+    return 0;
+}
+
 /* a preset of either kind becomes the other's: sizes, tables and dropout stay */
 static int set_recurrence(const train_settings *s, attn_transformer_options *o)
 {
@@ -107,8 +126,9 @@ static int set_recurrence(const train_settings *s, attn_transformer_options *o)
     if (GIVEN(one_way)) o->both_ways = 0;
     if (o->recurrence != ATTN_RECURRENCE_NONE && o->both_ways && o->encoder_layers > 0 && o->width % 2 != 0)
         return fail(EXIT_INPUT, "--width: got %lld, expected an even number, half of it for each direction", (long long)o->width);
-    if (o->recurrence != ATTN_RECURRENCE_NONE) o->heads = 1;
-    return 0;
+    if (o->recurrence == ATTN_RECURRENCE_NONE) return 0;
+    o->heads = 1;
+    return refuse_attention(s);
 }
 
 /* linear forms know no caps, and positions in the embedding or rotary ones */

@@ -112,6 +112,8 @@ status 0 $attn info lm
 
 # one line each
 fails 2 'cell: goes with --model recurrent' $attn train $pairs --out x --cell lstm
+fails 2 'heads: goes with --model transformer' $attn train $pairs --out x --model recurrent --heads 2
+fails 2 'form: goes with --model transformer' $attn train $pairs --out x --model recurrent --form linear
 fails 2 'score: goes with --model recurrent' $attn train $pairs --out x --score dot
 fails 2 'one-way: goes with --model recurrent' $attn train $pairs --out x --one-way
 fails 2 'width: got 33, expected an even number' $attn train $pairs --out x $small --width 33
@@ -120,5 +122,6 @@ fails 2 'lm: holds a recurrent model' $attn inspect --model lm --text abc --out 
 fails 2 'no vocabulary' $attn inspect --model run --text abc --out x.svg
 fails 2 'has an encoder\|no vocabulary' $attn generate --model run
 fails 2 'no model of' $attn decode --model lm --input words
-[ ! -e x ] && [ ! -e x.svg ] || wrong "a refused call left something"
+[ ! -e x ] || wrong "a refused call left a folder"
+[ ! -e x.svg ] || wrong "a refused call left a picture"
 done_with_tests
