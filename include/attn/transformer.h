@@ -96,7 +96,7 @@ typedef struct attn_transformer_options {
     int32_t form;         /* ATTN_FORM_* of self-attention; LINFORMER: of the encoder's alone, whose longest sequence is `context`. LINEAR
                                    and PERFORMER have no weights to drop; a generator then keeps a state of constant size in place of keys and
                                    values; SOFTMAX */
-    int64_t features;     /* PERFORMER: as in attn_attention_options; ATTN_DERIVED */
+    int64_t features;     /* PERFORMER: as in attn_attention_options, at most 65536; ATTN_DERIVED */
     int64_t feature_seed; /* PERFORMER: at most 2^52; 0 */
     int64_t projected;    /* LINFORMER: to be given; 0 */
 } attn_transformer_options;

@@ -74,7 +74,7 @@ static const flag flags[] = {
     {"init", FLAG_TEXT, FLAG_MODEL, AT(initialisation), "X", NULL, NULL, "deviation of the first weights (scaled normal), or xavier", NULL,
      NULL, 0, 0},
     {"form", FLAG_CHOICE, FLAG_MODEL, AT(form), "NAME", NULL, NULL, "of self-attention; linformer: of the encoder's", NULL, forms, 0, 0},
-    {"features", FLAG_INTEGER, FLAG_MODEL, AT(features), "N", NULL, NULL, "performer: of a head", NULL, NULL, 1, SIZE},
+    {"features", FLAG_INTEGER, FLAG_MODEL, AT(features), "N", NULL, NULL, "performer: of a head", NULL, NULL, 1, 65536},
     {"projected", FLAG_INTEGER, FLAG_MODEL, AT(projected), "N", NULL, NULL, "linformer: rows that keys and values are projected to", NULL,
      NULL, 1, SIZE},
     {"no-bias", FLAG_SWITCH, FLAG_MODEL, AT(no_bias), "", NULL, NULL, "no biases in attention, feed-forward, norms and output", NULL, NULL,

@@ -6,6 +6,7 @@
 #define SIZE(f, flags, least, most) ATTN__INT64(attn_transformer_options, f, flags, least, most)
 #define CODE(f, most) ATTN__INT32(attn_transformer_options, f, 0, most)
 #define REAL(f, least, most) ATTN__REAL(attn_transformer_options, f, 0, least, most)
+enum { MOST_FEATURES = 65536 };           /* no parameter of a file bears their number out: not without end */
 static const double LARGE = 2147483647.0; /* extents of one BLAS call fit into 32 bits */
 
 static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
@@ -70,7 +71,7 @@ static const attn__field fields[] = {SIZE(encoder_layers, 0, 0, 10000),
                                      CODE(decoder_score, ATTN_SCORE_ADDITIVE),
                                      CODE(global_projections, 1),
                                      CODE(form, ATTN_FORM_LINFORMER),
-                                     SIZE(features, 1, 1, 2147483647.0),
+                                     SIZE(features, 1, 1, MOST_FEATURES),
                                      SIZE(feature_seed, 0, 0, 4503599627370496.0),
                                      SIZE(projected, 0, 0, 2147483647.0)};
 
@@ -164,7 +165,7 @@ static attn_status resolve_heads(attn_context *ctx, attn_transformer_options *o)
         o->head_size = o->width / o->heads;
     }
     if (o->rotated == ATTN_DERIVED) o->rotated = o->head_size;
-    if (o->features == ATTN_DERIVED) o->features = 4 * o->head_size;
+    if (o->features == ATTN_DERIVED) o->features = o->head_size > MOST_FEATURES / 4 ? MOST_FEATURES : 4 * o->head_size;
     if (o->feed_forward == ATTN_DERIVED) o->feed_forward = 4 * o->width;
     if (o->decoder_width == ATTN_DERIVED) o->decoder_width = o->width;
     if (o->decoder_heads == ATTN_DERIVED) o->decoder_heads = o->heads;

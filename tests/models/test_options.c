@@ -55,6 +55,21 @@ static void test_table_covers_the_struct(void **state)
         if (covered[b] != 1) fail_msg("byte %d of the options belongs to %d fields", (int)b, covered[b]);
 }
 
+/* of wide heads the features that follow from the size stay within their range: a file says them */
+static void test_features(void **state)
+{
+    static const int64_t sizes[][2] = {{5, 20}, {16384, 65536}, {16385, 65536}, {40000, 65536}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        attn_transformer_options o = model_options(0, 1), resolved;
+        o.head_size = sizes[i][0];
+        o.heads = 1;
+        OK(ctx, attn__transformer_resolve(ctx, &o, &resolved));
+        assert_int_equal(resolved.features, sizes[i][1]);
+        OK(ctx, attn__transformer_resolve(ctx, &resolved, &resolved));
+    }
+}
+
 static void test_combinations(void **state)
 {
     (void)state;
@@ -292,13 +307,11 @@ static void test_tied_to_the_target(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tied_to_the_target),
-                                       cmocka_unit_test(test_borders),
-                                       cmocka_unit_test(test_every_field),
-                                       cmocka_unit_test(test_table_covers_the_struct),
-                                       cmocka_unit_test(test_combinations),
-                                       cmocka_unit_test(test_struct_size),
-                                       cmocka_unit_test(test_resolved_options_make_the_same_model),
-                                       cmocka_unit_test(test_initialisation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tied_to_the_target), cmocka_unit_test(test_borders),
+        cmocka_unit_test(test_every_field),        cmocka_unit_test(test_table_covers_the_struct),
+        cmocka_unit_test(test_features),           cmocka_unit_test(test_combinations),
+        cmocka_unit_test(test_struct_size),        cmocka_unit_test(test_resolved_options_make_the_same_model),
+        cmocka_unit_test(test_initialisation)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
