@@ -124,6 +124,12 @@ attn_status attn__run(attn_context *ctx, int64_t tiles, attn__tile_function *til
     return stopped ? take_cancel(ctx) : ATTN_OK;
 }
 
+attn_status attn__run_light(attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job, int64_t multiply_adds)
+{
+    if (multiply_adds >= ATTN__WORTH_WAKING) return attn__run(ctx, tiles, tile, job);
+    return attn__pool_run_alone(tiles, tile, job, ctx->committing ? NULL : &ctx->cancel) ? take_cancel(ctx) : ATTN_OK;
+}
+
 attn_status attn__cancelled(attn_context *ctx)
 {
     return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) != 0 ? take_cancel(ctx) : ATTN_OK;

@@ -48,6 +48,9 @@ void *attn__scratch(attn_context *ctx, int64_t bytes);                          
 attn_status attn__worker_scratch_reserve(attn_context *ctx, int64_t bytes_per_worker);         /* before attn__run, never inside */
 void *attn__worker_scratch(attn_context *ctx, int32_t worker);                                 /* 64-byte aligned, inside tiles */
 attn_status attn__run(attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job); /* OK or CANCELLED (flag cleared) */
+/* The same where tiles may be tiny: with less than ATTN__WORTH_WAKING multiply-adds in all of them, some microseconds, no other thread is woken. */
+enum { ATTN__WORTH_WAKING = 65536 };
+attn_status attn__run_light(attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job, int64_t multiply_adds);
 attn_status attn__cancelled(attn_context *ctx); /* the same look, between pieces of a long call */
 
 /* Options structs: *_init writes the defaults into the caller's bytes; read overlays the caller's bytes on the defaults.

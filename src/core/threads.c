@@ -163,7 +163,7 @@ static void wait_for_workers(attn__pool *pool)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static int run_alone(int64_t tiles, attn__tile_function *tile, void *job, const atomic_int *cancel)
+int attn__pool_run_alone(int64_t tiles, attn__tile_function *tile, void *job, const atomic_int *cancel)
 {
     for (int64_t i = 0; i < tiles; i++) {
         if (cancel != NULL && atomic_load_explicit(cancel, memory_order_relaxed) != 0) return 1;
@@ -174,7 +174,7 @@ static int run_alone(int64_t tiles, attn__tile_function *tile, void *job, const 
 
 int attn__pool_run(attn__pool *pool, int64_t tiles, attn__tile_function *tile, void *job, atomic_int *cancel, void (*on_thread)(void))
 {
-    if (tiles <= 1 || pool->threads == 1 || getpid() != pool->pid) return run_alone(tiles, tile, job, cancel);
+    if (tiles <= 1 || pool->threads == 1 || getpid() != pool->pid) return attn__pool_run_alone(tiles, tile, job, cancel);
     pool->tile = tile;
     pool->job = job;
     pool->tiles = tiles;

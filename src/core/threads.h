@@ -17,4 +17,6 @@ int32_t attn__cpu_count(void);                      /* processors this process m
 /* Runs every tile once and returns; cancel (may be NULL) is looked at between tiles. 0, or 1 when cancelled.
    on_thread is called once on each worker before its first tile (the BLAS guard needs it); may be NULL. */
 int attn__pool_run(attn__pool *pool, int64_t tiles, attn__tile_function *tile, void *job, atomic_int *cancel, void (*on_thread)(void));
+/* the same on the calling thread */
+int attn__pool_run_alone(int64_t tiles, attn__tile_function *tile, void *job, const atomic_int *cancel);
 #endif

@@ -303,6 +303,30 @@ static void test_cancel(void **state)
     }
 }
 
+/* which workers ran, a bit each; a tile lasts long enough for all to come */
+static void note_worker(void *job, int64_t tile, int32_t worker)
+{
+    (void)tile;
+    usleep(200);
+    atomic_fetch_or((atomic_int *)job, 1 << worker);
+}
+
+/* little work wakes nobody, much work does; both can be cancelled */
+static void test_light(void **state)
+{
+    (void)state;
+    attn_context *ctx = create(3);
+    atomic_int few = 0, many = 0;
+    assert_int_equal(attn__run_light(ctx, 300, note_worker, &few, ATTN__WORTH_WAKING - 1), ATTN_OK);
+    assert_int_equal(few, 1);
+    assert_int_equal(attn__run_light(ctx, 300, note_worker, &many, ATTN__WORTH_WAKING), ATTN_OK);
+    assert_true(many > 1);
+    attn_context_cancel(ctx);
+    assert_int_equal(attn__run_light(ctx, 2, note_worker, &few, 0), ATTN_ERROR_CANCELLED);
+    assert_int_equal(attn__run_light(ctx, 2, note_worker, &few, 0), ATTN_OK);
+    attn_context_free(ctx);
+}
+
 static int child(attn_context *ctx)
 {
     int32_t threads = 0;
@@ -382,17 +406,10 @@ static void test_checked_arithmetic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_creation_fails),
-        cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_memory_report),
-        cmocka_unit_test(test_scratch),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_checked_arithmetic),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_creation_fails), cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_errors),  cmocka_unit_test(test_handles),        cmocka_unit_test(test_memory_report),
+        cmocka_unit_test(test_scratch), cmocka_unit_test(test_cancel),         cmocka_unit_test(test_light),
+        cmocka_unit_test(test_fork),    cmocka_unit_test(test_names),          cmocka_unit_test(test_checked_arithmetic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

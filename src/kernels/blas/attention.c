@@ -156,6 +156,14 @@ static void forward_tile(void *context, int64_t index, int32_t worker)
     finish_rows(job, &b, &space);
 }
 
+static int64_t work_of(const attention_job *job)
+{
+    const attn__attention_arguments *a = job->a;
+    int64_t each = a->query.heads * (a->query.width + a->value.width), sum; /* a tanh is many of them */
+    if (a->score_vector.data != NULL) each *= 16;
+    return attn__multiply(job->map.listed, each, &sum) ? INT64_MAX : sum;
+}
+
 attn_status BLAS(attention)(attn_context *ctx, const attn__attention_arguments *a)
 {
     attn__mark mark = attn__arena_mark(ctx->scratch);
@@ -164,7 +172,8 @@ attn_status BLAS(attention)(attn_context *ctx, const attn__attention_arguments *
     attn_status status = BLAS(attention_map)(ctx, &call.job);
     if (status == ATTN_OK) status = BLAS(attention_bias_prepare)(ctx, &call.job, 0);
     if (status == ATTN_OK) status = BLAS(attention_reserve)(ctx, &call.job);
-    if (status == ATTN_OK) status = attn__run(ctx, call.job.map.tiles_count * a->query.heads, forward_tile, &call);
+    if (status == ATTN_OK) /* in decoding each step has a few pairs for each head */
+        status = attn__run_light(ctx, call.job.map.tiles_count * a->query.heads, forward_tile, &call, work_of(&call.job));
     attn__arena_rewind(ctx->scratch, mark);
     return BLAS(product_status)(ctx, status, &call.job.refused);
 }
