@@ -8,6 +8,7 @@
 /* after the headers it needs */
 #include <cmocka.h>
 #include "support/model.h"
+#include "tensor/mask.h"
 
 /* Longformer's projections of global tokens: their rows are those of a plain layer that has the global projections as its own and no mask, the
    others those of a plain layer with the usual ones under the mask; and so are the gradients. */
@@ -317,9 +318,35 @@ static void test_encoder(void **state)
     attn_context_free(ctx);
 }
 
+/* queries that stand in the middle or at the end of their keys: named by the key that is theirs */
+static void test_rows(void **state)
+{
+    static const struct {
+        int32_t alignment;
+        int64_t first_position, count, row[2];
+    } cases[] = {{ATTN_ALIGN_FIRST, 0, 2, {0, 3}},
+                 {ATTN_ALIGN_LAST, 0, 1, {3, 0}},
+                 {ATTN_ALIGN_POSITION, 2, 1, {1, 0}},
+                 {ATTN_ALIGN_POSITION, 9, 0, {0, 0}}};
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const attn_segment query = {0, 4, cases[i].first_position, 0}, key = {0, 9, 0, 0};
+        const attn__pair pair = {0, &query, &key};
+        attn_mask *mask = NULL;
+        int64_t row[GLOBALS] = {-1, -1, -1};
+        OK(ctx, attn_mask_global(ctx, cases[i].alignment, GLOBALS, indices, &mask));
+        assert_int_equal(attn__mask_global_rows(mask, &pair, NULL), cases[i].count);
+        assert_int_equal(attn__mask_global_rows(mask, &pair, row), cases[i].count);
+        for (int64_t g = 0; g < GLOBALS; g++) assert_int_equal(row[g], g < cases[i].count ? cases[i].row[g] : -1);
+        attn_mask_free(mask);
+    }
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_layers), cmocka_unit_test(test_masks), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_encoder)};
+                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_encoder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
