@@ -204,6 +204,7 @@ static void test_small_models(void **state)
         o.positions = which & 8 ? ATTN_POSITIONS_LEARNED : ATTN_POSITIONS_SINUSOIDAL;
         o.dropout_attention = o.dropout_sublayer = 0.1;
         if (which >= 20) o.form = which & 1 ? ATTN_FORM_PERFORMER : ATTN_FORM_LINEAR;
+        if (which == 21) o.features = 600, o.decoder_width = 128; /* the most room: the decoder's own attention */
         if (which == 23) o.form = ATTN_FORM_LINFORMER, o.projected = 16;
         if (which >= 16 && which < 20) o.recurrence = which & 2 ? ATTN_RECURRENCE_TANH : ATTN_RECURRENCE_LSTM;
         snprintf(name, sizeof name, "small %d", which);
