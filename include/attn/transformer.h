@@ -149,8 +149,8 @@ ATTN_API void attn_transformer_free(attn_transformer *model);
 ATTN_API attn_parameters *attn_transformer_parameters(const attn_transformer *model);
 /* The model's options, without ATTN_DERIVED; the caller sets struct_size. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_get_options(attn_context *ctx, const attn_transformer *model, attn_transformer_options *options);
-/* attn_encoder_set_mask, or with decoder 1 attn_decoder_set_mask, of the model's stack. INVALID_ARGUMENT: it has no such stack, or layer.
-   Since: 0.0.1 */
+/* attn_encoder_set_mask, or with decoder 1 attn_decoder_set_mask, of the model's stack. INVALID_ARGUMENT: it has no such stack, or layer,
+   or it is recurrent. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_set_mask(attn_context *ctx, attn_transformer *model, int32_t decoder, int64_t layer,
                                                const attn_mask *mask);
 
