@@ -107,6 +107,8 @@ attn_status attn__concatenate(attn_context *ctx, attn_tape *tape, int32_t count,
                               attn__value *y); /* along columns */
 /* y[i] = x[row[i]] */
 attn_status attn__gather_rows(attn_context *ctx, attn_tape *tape, const attn__value *x, const int64_t *row, attn__value *y);
+/* row i of `from` becomes row row[i] of `to`; no tape: states that decoding keeps */
+attn_status attn__put_rows(attn_context *ctx, const view *from, const int64_t *row, const view *to);
 /* y[row[i]] = value[i], for all parts; each row of y is in one of them. The numbers of the rows outlive the record. */
 typedef struct attn__row_part {
     attn__value value;

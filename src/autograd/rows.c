@@ -15,6 +15,17 @@ attn_status attn__gather_rows(attn_context *ctx, attn_tape *tape, const attn__va
     return attn__embed(ctx, tape, &at, x, NULL, 1, ATTN_POSITIONS_NONE, NULL, nowhere, NULL, y);
 }
 
+attn_status attn__put_rows(attn_context *ctx, const view *from, const int64_t *row, const view *to)
+{
+    attn_status status = ATTN_OK;
+    for (int64_t i = 0; status == ATTN_OK && i < from->rows; i++) {
+        const view one = attn__view_rows(*from, i, 1);
+        view place = attn__view_rows(*to, row[i], 1);
+        status = attn__copy_view(ctx, &one, 0, &place);
+    }
+    return status;
+}
+
 typedef struct join_saved {
     int64_t count;
     attn__row_part parts[];

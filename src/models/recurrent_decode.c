@@ -188,7 +188,7 @@ static attn_status read_out(const run *r, attn__value *hidden)
     const attn__call *call = r->call;
     const attn__activation tanh_of = {.kind = ATTN_ACTIVATION_TANH};
     const int64_t rows = hidden->at.rows;
-    attn__value weight, bias, both, part[2];
+    attn__value both, part[2];
     const attn__value *parts[2] = {&part[0], &part[1]};
     attn_status status = temporary(r, rows, m->width, &part[0]);
     if (status == ATTN_OK) status = attn__join_rows(call->ctx, call->tape, r->steps.count, r->hidden, &part[0]);
@@ -199,11 +199,9 @@ static attn_status read_out(const run *r, attn__value *hidden)
         if (status == ATTN_OK) status = temporary(r, rows, m->readout.in, &both);
         if (status == ATTN_OK) status = attn__concatenate(call->ctx, call->tape, 2, parts, &both);
     }
-    if (status == ATTN_OK) status = attn__parameter_value(call, m->readout.weight, 1, &weight);
-    if (status == ATTN_OK) status = attn__parameter_value(call, m->readout.bias, 1, &bias);
     if (status != ATTN_OK) return status;
     attn__dropout drop = attn__tape_dropout(call->tape, m->dropout, m->readout_site, r->in->stream->places);
-    return attn__linear(call->ctx, call->tape, &both, &weight, &bias, &tanh_of, NULL, &drop, hidden);
+    return attn__linear_activate(call, &m->readout, &both, &tanh_of, &drop, hidden);
 }
 
 static attn_status run_steps(run *r, attn__value *hidden)

@@ -4,7 +4,7 @@
 /* a layer reads `in` numbers of each row and its own state */
 static void layer_formula(const attn__recurrent_module *m, int64_t rows, int64_t *sum)
 {
-    attn__grow(sum, rows, m->in + m->width, m->columns);
+    attn__grow(sum, rows, m->input.in + m->width, m->input.out);
 }
 
 void attn__recurrent_formula(const attn__recurrent_model *m, int64_t count, int64_t source_rows, int64_t target_rows, int64_t pairs,

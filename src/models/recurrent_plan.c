@@ -53,7 +53,7 @@ static attn_status plan_attention(const attn__scope *decoder, const attn_transfo
     if (status == ATTN_OK) status = attn__attention_plan(&here, "", &a, 1, NULL, NULL, &m->attention);
     if (status == ATTN_OK && additive) status = attn__linear_plan(&here, "key", m->memory_width, m->width, 1, &rule, 1, &m->key);
     if (status != ATTN_OK) return status;
-    return attn__linear_plan(decoder, "context", m->memory_width, m->writers[0].layer.columns, 0, &rule, 1, &m->context);
+    return attn__linear_plan(decoder, "context", m->memory_width, m->writers[0].layer.input.out, 0, &rule, 1, &m->context);
 }
 
 static attn_status plan_decoder(const attn__scope *scope, const attn_transformer_options *o, attn__recurrent_model *m)

@@ -40,18 +40,6 @@ attn_status attn__transformer_recurrent(const attn__call *call, const attn__tran
     return status == ATTN_OK ? attn__recurrent_decode(call, plan->recurrent, &x, &in, hidden) : status;
 }
 
-/* row i of one to row slot[i] of the other */
-static attn_status put_rows(attn_context *ctx, const view *from, view to, const int64_t *slot)
-{
-    attn_status status = ATTN_OK;
-    for (int64_t i = 0; status == ATTN_OK && i < from->rows; i++) {
-        const view row = attn__view_rows(*from, i, 1);
-        view place = attn__view_rows(to, slot[i], 1);
-        status = attn__copy_view(ctx, &row, 0, &place);
-    }
-    return status;
-}
-
 attn_status attn__transformer_remember_recurrent(const attn__call *call, const attn__transformer_plan *plan, const attn__batch_views *batch,
                                                  const attn__recurrent_cache *cache, const int64_t *slot)
 {
@@ -62,7 +50,7 @@ attn_status attn__transformer_remember_recurrent(const attn__call *call, const a
         status = attn__copy_view(call->ctx, &memory.at, 0, &to);
         if (status == ATTN_OK && plan->recurrent->has_key) status = attn__copy_view(call->ctx, &keys.at, 0, &keys_to);
     }
-    return status == ATTN_OK ? put_rows(call->ctx, &state.at, cache->now, slot) : status;
+    return status == ATTN_OK ? attn__put_rows(call->ctx, &state.at, slot, &cache->now) : status;
 }
 
 attn_status attn__transformer_decode_recurrent(const attn__call *call, const attn__transformer_plan *plan, const view *tokens,
@@ -80,5 +68,5 @@ attn_status attn__transformer_decode_recurrent(const attn__call *call, const att
     in.state = &state;
     in.after = &after.at;
     if (status == ATTN_OK) status = attn__recurrent_decode(call, plan->recurrent, &x, &in, hidden);
-    return status == ATTN_OK ? put_rows(call->ctx, &after.at, cache->next, slot) : status;
+    return status == ATTN_OK ? attn__put_rows(call->ctx, &after.at, slot, &cache->next) : status;
 }

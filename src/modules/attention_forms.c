@@ -82,19 +82,13 @@ static attn_status attend_with_state(const attn__call *call, const attn__value *
                                      attn__value *joined)
 {
     const attn__value now = {cache->key, -1, 0};
-    const int64_t count = linear->query_segments.count;
     attn__value state;
-    attn_status status = attn__tape_temporary(call->ctx, NULL, count, cache->key.width, cache->key.dtype, &state);
+    attn_status status = attn__tape_temporary(call->ctx, NULL, linear->query_segments.count, cache->key.width, cache->key.dtype, &state);
     if (status == ATTN_OK) status = attn__gather_rows(call->ctx, NULL, &now, slot, &state);
     linear->state = state.at.data;
     linear->key_segments = linear->query_segments; /* what was before is in the state */
     if (status == ATTN_OK) status = attn__linear_attend(call->ctx, NULL, q, k, v, linear, joined);
-    for (int64_t i = 0; status == ATTN_OK && i < count; i++) {
-        const view row = attn__view_rows(state.at, i, 1);
-        view place = attn__view_rows(cache->value, slot[i], 1);
-        status = attn__copy_view(call->ctx, &row, 0, &place);
-    }
-    return status;
+    return status == ATTN_OK ? attn__put_rows(call->ctx, &state.at, slot, &cache->value) : status;
 }
 
 attn_status attn__attention_form(const attn__call *call, const attn__attention_module *m, attn__value *q, attn__value *k,

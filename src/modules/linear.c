@@ -12,9 +12,15 @@ attn_status attn__linear_plan(const attn__scope *scope, const char *name, int64_
 
 attn_status attn__linear_run(const attn__call *call, const attn__linear_module *module, const attn__value *x, attn__value *y)
 {
+    return attn__linear_activate(call, module, x, NULL, NULL, y);
+}
+
+attn_status attn__linear_activate(const attn__call *call, const attn__linear_module *module, const attn__value *x,
+                                  const attn__activation *act, const attn__dropout *drop, attn__value *y)
+{
     attn__value weight, bias;
     attn_status status = attn__parameter_value(call, module->weight, 1, &weight);
     if (status == ATTN_OK) status = attn__parameter_value(call, module->bias, 1, &bias);
     if (status != ATTN_OK) return status;
-    return attn__linear(call->ctx, call->tape, x, &weight, module->bias >= 0 ? &bias : NULL, NULL, NULL, NULL, y);
+    return attn__linear(call->ctx, call->tape, x, &weight, module->bias >= 0 ? &bias : NULL, act, NULL, drop, y);
 }

@@ -3,21 +3,16 @@
 attn_status attn__recurrent_plan(const attn__scope *scope, int32_t kind, int64_t in, int64_t width, const attn__start_rule *rule,
                                  attn__recurrent_module *module)
 {
-    const int64_t gates = attn__recurrent_gates(kind);
-    *module = (attn__recurrent_module){.in = in, .width = width, .columns = gates * width, .kind = kind};
-    attn_status status = attn__add_weight(scope, "input.weight", 1, module->columns, in, rule, 1, &module->weight);
-    if (status == ATTN_OK) status = attn__add_vector(scope, "input.bias", 1, module->columns, ATTN__KIND_BIAS, 0, &module->bias);
-    if (status != ATTN_OK) return status;
-    return attn__add_weight(scope, "hidden.weight", 1, module->columns, width, rule, 1, &module->hidden);
+    const int64_t columns = attn__recurrent_gates(kind) * width;
+    *module = (attn__recurrent_module){.width = width, .kind = kind};
+    attn_status status = attn__linear_plan(scope, "input", in, columns, 1, rule, 1, &module->input);
+    return status == ATTN_OK ? attn__add_weight(scope, "hidden.weight", 1, columns, width, rule, 1, &module->hidden) : status;
 }
 
 attn_status attn__recurrent_input(const attn__call *call, const attn__recurrent_module *m, const attn__value *x, attn__value *gates)
 {
-    attn__value weight, bias;
-    attn_status status = attn__parameter_value(call, m->weight, 1, &weight);
-    if (status == ATTN_OK) status = attn__parameter_value(call, m->bias, 1, &bias);
-    if (status == ATTN_OK) status = attn__tape_temporary(call->ctx, call->tape, x->at.rows, m->columns, x->at.dtype, gates);
-    return status == ATTN_OK ? attn__linear(call->ctx, call->tape, x, &weight, &bias, NULL, NULL, NULL, gates) : status;
+    attn_status status = attn__tape_temporary(call->ctx, call->tape, x->at.rows, m->input.out, x->at.dtype, gates);
+    return status == ATTN_OK ? attn__linear_run(call, &m->input, x, gates) : status;
 }
 
 attn_status attn__recurrent_run(const attn__call *call, const attn__recurrent_module *m, const attn__value *gates, int32_t reverse,
