@@ -23,20 +23,24 @@ static attn_transformer_options recurrent_options(int32_t recurrence)
     return o;
 }
 
-/* rows before an output head in training, with these rates of dropout; the target begins at a position */
-static void rows_of(const attn_transformer_options *o, double sublayer, double attention, int64_t position, double rows[5 * WIDTH])
+static void forget(attn_transformer *model, const char *weight)
+{
+    attn_parameters *p = attn_transformer_parameters(model);
+    attn_tensor *w = attn_parameters_tensor(p, attn_parameters_find(p, weight));
+    for (int64_t e = 0; e < model_elements(w); e++) model_set(w, e, 0);
+}
+
+/* rows before an output head in training, by a model with these rates of dropout; the target begins at a position */
+static void run_rows(attn_transformer *model, const attn_transformer_options *o, int same_tokens, int64_t position, double rows[5 * WIDTH])
 {
     const int64_t source[1] = {5}, target[1] = {5};
-    attn_transformer_options dropped = *o;
     attn_tape_options training = {.struct_size = sizeof training, .training = 1, .seed = 4};
     attn_tape *tape = NULL;
     model_batch b;
-    dropped.dropout_sublayer = sublayer;
-    dropped.dropout_attention = attention;
-    attn_transformer *model = model_create(ctx, &dropped);
-    model_batch_open(ctx, &b, &dropped, 1, source, target, 7);
+    model_batch_open(ctx, &b, o, 1, source, target, 7);
+    for (int64_t i = 0; same_tokens && i < 5; i++) model_set(b.target, i, 3);
     attn_tensor *got = model_tensor(ctx, ATTN_FLOAT64, 5, WIDTH);
-    if (position > 0) OK(ctx, attn_layout_set(ctx, b.target_layout, 1, &(attn_segment){0, 5, position, 0}));
+    if (b.target_layout != NULL) OK(ctx, attn_layout_set(ctx, b.target_layout, 1, &(attn_segment){0, 5, position, 7}));
     OK(ctx, attn_tape_create(ctx, &tape));
     OK(ctx, attn_tape_begin(ctx, tape, &training));
     OK(ctx, attn_transformer_forward(ctx, model, tape, &b.batch, got));
@@ -44,6 +48,15 @@ static void rows_of(const attn_transformer_options *o, double sublayer, double a
     attn_tape_free(tape);
     attn_tensor_free(got);
     model_batch_close(&b);
+}
+
+static void rows_of(const attn_transformer_options *o, double sublayer, double attention, int64_t position, double rows[5 * WIDTH])
+{
+    attn_transformer_options dropped = *o;
+    dropped.dropout_sublayer = sublayer;
+    dropped.dropout_attention = attention;
+    attn_transformer *model = model_create(ctx, &dropped);
+    run_rows(model, &dropped, 0, position, rows);
     attn_transformer_free(model);
 }
 
@@ -99,12 +112,8 @@ static void dropped_rows(int64_t count, const attn_segment *segments, double *ro
     o.width = WIDE;
     o.dropout_sublayer = 0.5;
     attn_transformer *model = model_create(ctx, &o);
-    attn_parameters *p = attn_transformer_parameters(model);
-    for (int i = 0; i < 2; i++) {
-        attn_tensor *w =
-            attn_parameters_tensor(p, attn_parameters_find(p, i ? "decoder.layers.1.hidden.weight" : "decoder.layers.0.hidden.weight"));
-        for (int64_t e = 0; e < model_elements(w); e++) model_set(w, e, 0);
-    }
+    forget(model, "decoder.layers.0.hidden.weight");
+    forget(model, "decoder.layers.1.hidden.weight");
     attn_tensor *tokens = model_tensor(ctx, ATTN_INT32, total, 0), *got = model_tensor(ctx, ATTN_FLOAT64, total, WIDE);
     for (int64_t i = 0; i < total; i++) model_set(tokens, i, 3);
     OK(ctx, attn_layout_create(ctx, count, &layout));
@@ -145,6 +154,25 @@ static void test_places(void **state)
         }
 }
 
+/* The weights of attention drop by the row's position: a decoder that remembers nothing and reads one token again and again gives rows that
+   differ by what was dropped, and the row of a position is the same wherever the sequence begins. */
+static void test_places_of_attention(void **state)
+{
+    double from_first[5 * WIDTH], from_second[5 * WIDTH];
+    attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_TANH);
+    (void)state;
+    o.encoder_layers = o.decoder_layers = 1;
+    o.dropout_attention = 0.25;
+    attn_transformer *model = model_create(ctx, &o);
+    forget(model, "decoder.layers.0.hidden.weight");
+    forget(model, "decoder.context.weight");
+    run_rows(model, &o, 1, 0, from_first);
+    run_rows(model, &o, 1, 1, from_second);
+    for (int i = 0; i < 4 * WIDTH; i++) assert_true(fabs(from_second[i] - from_first[WIDTH + i]) < 1e-12);
+    assert_memory_not_equal(from_first, from_first + WIDTH, WIDTH * sizeof *from_first);
+    attn_transformer_free(model);
+}
+
 /* no two places drop by the same numbers */
 static void test_sites(void **state)
 {
@@ -177,6 +205,7 @@ static int close_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dropout), cmocka_unit_test(test_places), cmocka_unit_test(test_sites)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dropout), cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_places_of_attention), cmocka_unit_test(test_sites)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
