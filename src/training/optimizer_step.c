@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 #include "optimizer.h"
 
 /* A run: neighbouring parameters that are updated alike, padding between them included (it is zero and stays so). */
@@ -78,6 +79,14 @@ attn_status attn__optimizer_norm(attn_context *ctx, const attn_optimizer *optimi
     return status;
 }
 
+/* what a skipped update leaves: zeros where it would have taken the gradient */
+static void drop(const attn_optimizer *optimizer, const attn_gradients *gradients)
+{
+    run r = {.next = 0};
+    while (next_run(optimizer, optimizer->parameters->count, &r))
+        memset(at(optimizer, gradients->flat, r.offset), 0, (size_t)(r.elements * attn__dtype_bytes(optimizer->parameters->dtype)));
+}
+
 static attn_status commit(attn_context *ctx, attn_optimizer *optimizer, attn_gradients *gradients, double multiplier, double l2)
 {
     const attn_optimizer_options *o = &optimizer->options;
@@ -109,7 +118,8 @@ attn_status attn__optimizer_update(attn_context *ctx, attn_optimizer *optimizer,
     *r = (attn_optimizer_report){.struct_size = sizeof *r, .gradient_norm = norm, .penalty = 0.5 * o->l2 * s.pp, .step = optimizer->step};
     if (!isfinite(norm)) {
         r->skipped = 1;
-        return attn_gradients_zero(ctx, gradients);
+        drop(optimizer, gradients);
+        return ATTN_OK;
     }
     double shrink = o->clip > 0 && norm > o->clip ? o->clip / norm : 1; /* (6.19) */
     status = commit(ctx, optimizer, gradients, shrink / divisor, shrink * o->l2);

@@ -254,6 +254,18 @@ static void test_frozen(void **state)
     assert_int_equal(b.report.skipped, 0);
     assert_true(value_of(&b, WEIGHT) == 1 && value_of(&b, BIAS) == 1 && value_of(&b, NORM) == 1);
     expect_near(&b, "layers.0.self_attention.query.weight", 0.89);
+
+    /* their gradients stay as they are, whether the others lead to an update or are dropped */
+    for (int finite = 0; finite < 2; finite++) {
+        set_all(&b, 1, finite ? 1 : INFINITY);
+        model_set(attn_gradients_tensor(b.gradients, attn_parameters_find(b.parameters, BIAS)), 0, 7);
+        step(&b, 1);
+        assert_int_equal(b.report.skipped, !finite);
+        assert_true(model_get(attn_gradients_tensor(b.gradients, attn_parameters_find(b.parameters, BIAS)), 0) == 7);
+        assert_true(
+            model_get(attn_gradients_tensor(b.gradients, attn_parameters_find(b.parameters, "layers.0.self_attention.query.weight")), 0) ==
+            0);
+    }
     close_bench(&b);
 }
 
