@@ -124,7 +124,7 @@ static void store(const view *to, int64_t row, int64_t column, double value)
 }
 
 /* orthogonal rows get the lengths of normal vectors drawn beside them, so that each row by itself is a normal vector */
-static attn_status draw(attn_context *ctx, const attn_linear_attention_options *o, const view *to)
+attn_status attn__features_draw(attn_context *ctx, const attn_linear_attention_options *o, const view *to)
 {
     int64_t size = to->width, bytes;
     uint64_t key = attn__mix(o->seed, attn__hash("feature directions")), lengths = attn__mix(key, 1);
@@ -158,7 +158,7 @@ attn_status attn__features_of(attn_context *ctx, attn_tape *tape, const attn_lin
     if (!random_map(o)) return ATTN_OK;
     if (o->directions == NULL) {
         status = attn__tape_temporary(ctx, tape, count, size, dtype, &directions);
-        if (status == ATTN_OK) status = draw(ctx, o, &directions.at);
+        if (status == ATTN_OK) status = attn__features_draw(ctx, o, &directions.at);
     } else {
         status = attn__argument_input(ctx, tape, "options.directions", o->directions, dtype, &directions);
         if (status == ATTN_OK) status = attn__expect_shape(ctx, "options.directions", &directions.at, count, 1, size);
@@ -176,7 +176,7 @@ static attn_status feature_directions(attn_context *ctx, const attn_linear_atten
         status = attn__fail(ctx, ATTN_ERROR_SHAPE, "directions: got rank %" PRId32 ", expected 2 ([m, size])", directions->rank);
     if (status == ATTN_OK) status = attn__rows(ctx, "directions", directions, 0, &to);
     if (status == ATTN_OK) status = attn__linear_read(ctx, options, to.width, &o);
-    return status == ATTN_OK ? draw(ctx, &o, &to) : status;
+    return status == ATTN_OK ? attn__features_draw(ctx, &o, &to) : status;
 }
 
 attn_status attn_feature_directions(attn_context *ctx, const attn_linear_attention_options *options, attn_tensor *directions)

@@ -124,21 +124,20 @@ static attn_status mapped(attn_context *ctx, attn_tape *tape, const attn__featur
     return status;
 }
 
-attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn_linear_attention_options *o, attn__value *query,
+attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn__features *features, int64_t count, attn__value *query,
                                   attn__value *key, attn__linear_settings *settings)
 {
-    attn__features features;
     void *query_scale = NULL, *key_scale = NULL;
     int64_t each = attn__dtype_bytes(query->at.dtype);
-    attn_status status = attn__features_of(ctx, tape, o, query->at.width, query->at.dtype, &features);
-    if (status == ATTN_OK && features.directions.data != NULL) {
+    attn_status status = ATTN_OK;
+    if (features->directions.data != NULL) {
         query_scale = attn__scratch(ctx, query->at.rows * query->at.heads * each);
         if (query_scale == NULL) return attn__arena_status(ctx->scratch);
         status = attn__tape_memory(ctx, tape, key->at.rows * key->at.heads * each, &key_scale);
         settings->key_scale = key_scale;
     }
-    if (status == ATTN_OK) status = mapped(ctx, tape, &features, o->features, query_scale, query);
-    return status == ATTN_OK ? mapped(ctx, tape, &features, o->features, key_scale, key) : status;
+    if (status == ATTN_OK) status = mapped(ctx, tape, features, count, query_scale, query);
+    return status == ATTN_OK ? mapped(ctx, tape, features, count, key_scale, key) : status;
 }
 
 static attn_status read_key_scale(attn_context *ctx, attn_tape *tape, const attn_linear_attention_options *o, const view *key,
@@ -195,6 +194,7 @@ static attn_status linear_attention(attn_context *ctx, attn_tape *tape, const li
     attn__value vq, vk, vv, vy;
     attn_linear_attention_options o;
     attn__linear_settings settings = {.causal = 0};
+    attn__features features;
     attn__arena *records = tape != NULL ? attn__tape_records(ctx, tape) : NULL;
     attn_status status = attn__tape_check(ctx, tape);
     if (status == ATTN_OK) status = attn__heads(ctx, "query", in->query, 0, &q);
@@ -217,7 +217,8 @@ static attn_status linear_attention(attn_context *ctx, attn_tape *tape, const li
     if (status == ATTN_OK) status = attn__tape_input(ctx, tape, "value", in->value, &v, &vv);
     if (status == ATTN_OK) status = attn__tape_output(ctx, tape, "output", output, &y, &vy);
     settings.causal = in->stepping || o.causal;
-    if (status == ATTN_OK) status = attn__linear_features(ctx, tape, &o, &vq, &vk, &settings);
+    if (status == ATTN_OK) status = attn__features_of(ctx, tape, &o, q.width, q.dtype, &features);
+    if (status == ATTN_OK) status = attn__linear_features(ctx, tape, &features, o.features, &vq, &vk, &settings);
     return status == ATTN_OK ? attn__linear_attend(ctx, tape, &vq, &vk, &vv, &settings, &vy) : status;
 }
 

@@ -17,12 +17,14 @@ attn_status attn__segments_wanted(attn_context *ctx, attn_tape *tape, const attn
 /* options over the defaults, checked for heads of `size` columns: features is filled in, scale is what x is multiplied by */
 attn_status attn__linear_read(attn_context *ctx, const attn_linear_attention_options *options, int64_t size,
                               attn_linear_attention_options *out);
+/* directions of a random map, [m, size], drawn from the seed of the options; a dry context draws none */
+attn_status attn__features_draw(attn_context *ctx, const attn_linear_attention_options *options, const view *directions);
 /* the map of these options, with directions given or drawn; IDENTITY: none is made */
 attn_status attn__features_of(attn_context *ctx, attn_tape *tape, const attn_linear_attention_options *options, int64_t size, int32_t dtype,
                               attn__features *out);
-/* Queries and keys become their features, options as attn__linear_read left them. Random ones are scaled: those of a query by a number that
+/* Queries and keys become their `count` features. Random ones are scaled: those of a query by a number that
    cancels, those of keys by one that the attention multiplies back (settings->key_scale). */
-attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn_linear_attention_options *options, attn__value *query,
+attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn__features *features, int64_t count, attn__value *query,
                                   attn__value *key, attn__linear_settings *settings);
 
 typedef struct attn__linformer_inputs {

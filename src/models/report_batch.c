@@ -148,6 +148,7 @@ attn_status attn__read_batch(attn_context *ctx, attn__dry *dry, int training, at
 {
     int64_t update = 0, longest = attn__longest(source), other = attn__longest(target);
     r->handles = live_bytes(dry);
+    attn__grow(&r->handles, dry->model->parameters->constant_bytes, 1, 1);
     attn_status status = run(dry, training, source, target, r);
     r->need = (attn__need){.tape = attn__tape_needed(dry->tape), .scratch = attn__arena_peak(dry->ctx->scratch)};
     attn__grow(&r->need.scratch, ATTN__NO_LAYOUT, 1, 1);

@@ -234,6 +234,7 @@ attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segment
     attn__grow(&r->need.scratch, ATTN__NO_LAYOUT, 1, 1);
     if (r->need.worker < room) r->need.worker = room;
     r->handles = live;
+    attn__grow(&r->handles, dry->model->parameters->constant_bytes, 1, 1);
     attn__memory_read(dry->ctx->memory, &live, &r->plan, &allocations);
     return status;
 }

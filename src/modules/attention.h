@@ -18,7 +18,9 @@ typedef struct attn__attention_module {
     int64_t query_weight, key_weight, value_weight, output_weight; /* indices; -1: absent */
     int64_t query_bias, key_bias, value_bias, output_bias;
     int64_t gate_weight, gate_bias, position_table, position_values, score_weight, pair_weight;
-    int64_t key_projection, value_projection;                   /* of the Linformer; one index where they share it */
+    int64_t key_projection, value_projection; /* of the Linformer; one index where they share it */
+    attn__features features;                  /* of LINEAR and PERFORMER: directions are the set's constants */
+    int64_t feature_count;
     attn__norm_module query_norm, key_norm;                     /* with query_key_norm */
     attn__linear_module global_query, global_key, global_value; /* with global_projections */
     uint64_t site, global_site;

@@ -28,10 +28,39 @@ attn_status attn__attention_forms_resolve(attn_context *ctx, attn_attention_opti
     return ATTN_OK;
 }
 
+/* the map of LINEAR and PERFORMER; directions are drawn here, once for all calls */
+static attn_status plan_features(const attn__scope *scope, attn__attention_module *m)
+{
+    const attn_attention_options *o = &m->options;
+    const int linear = o->form == ATTN_FORM_LINEAR;
+    attn_context *ctx = scope->ctx;
+    attn_linear_attention_options given, map;
+    int64_t bytes;
+    attn_status status = attn_linear_attention_options_init(&given, sizeof given);
+    given.map = linear ? ATTN_FEATURES_ELU : ATTN_FEATURES_POSITIVE;
+    given.features = linear ? ATTN_DERIVED : o->features;
+    given.seed = o->feature_seed;
+    given.derive_scale = 0;
+    given.scale = linear ? 1 : o->scale;
+    if (status == ATTN_OK) status = attn__linear_read(ctx, &given, o->key_head_size, &map);
+    if (status != ATTN_OK) return status;
+    m->feature_count = map.features;
+    m->features = (attn__features){.kind = map.map, .scale = map.scale, .directions = {.heads = 1, .dtype = scope->set->dtype}};
+    if (linear) return ATTN_OK;
+    view directions = {NULL, map.features, 1, o->key_head_size, o->key_head_size, 0, scope->set->dtype, 0};
+    if (attn__multiply(map.features, o->key_head_size, &bytes) || attn__multiply(bytes, attn__dtype_bytes(directions.dtype), &bytes))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "features");
+    status = attn__parameters_constant(ctx, scope->set, bytes, &directions.data);
+    if (status == ATTN_OK) status = attn__features_draw(ctx, &map, &directions);
+    m->features.directions = directions;
+    return status;
+}
+
 attn_status attn__attention_forms_plan(const attn__scope *scope, attn__attention_module *m)
 {
     const attn_attention_options *o = &m->options;
     const attn__start_rule rule = {o->initialisation, o->initialisation_scale};
+    if (o->form == ATTN_FORM_LINEAR || o->form == ATTN_FORM_PERFORMER) return plan_features(scope, m);
     if (o->form != ATTN_FORM_LINFORMER) return ATTN_OK;
     attn_status status = attn__add_weight(scope, "key_projection.weight", 1, o->projected, o->longest, &rule, 1, &m->key_projection);
     m->value_projection = m->key_projection;
@@ -51,29 +80,14 @@ static attn_status project_and_attend(const attn__call *call, const attn__attent
     return status == ATTN_OK ? attn__linformer(call->ctx, call->tape, &in, settings, joined) : status;
 }
 
-/* of LINEAR and PERFORMER, for heads of `size` columns */
-static attn_status read_linear(attn_context *ctx, const attn_attention_options *o, int64_t size, attn_linear_attention_options *out)
-{
-    attn_linear_attention_options given;
-    attn_status status = attn_linear_attention_options_init(&given, sizeof given);
-    given.map = o->form == ATTN_FORM_LINEAR ? ATTN_FEATURES_ELU : ATTN_FEATURES_POSITIVE;
-    given.features = o->form == ATTN_FORM_LINEAR ? ATTN_DERIVED : o->features;
-    given.seed = o->feature_seed;
-    given.derive_scale = 0;
-    given.scale = o->form == ATTN_FORM_LINEAR ? 1 : o->scale;
-    return status == ATTN_OK ? attn__linear_read(ctx, &given, size, out) : status;
-}
-
 attn_status attn__attention_state_columns(attn_context *ctx, const attn__attention_module *m, int64_t *out)
 {
     const attn_attention_options *o = &m->options;
-    attn_linear_attention_options read;
     *out = 0;
     if (o->form != ATTN_FORM_LINEAR && o->form != ATTN_FORM_PERFORMER) return ATTN_OK;
-    attn_status status = read_linear(ctx, o, o->key_head_size, &read);
-    if (status == ATTN_OK && (attn__multiply(read.features + 1, o->value_head_size + 1, out) || attn__multiply(*out, o->key_heads, out)))
-        status = attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "state of linear attention");
-    return status;
+    if (attn__multiply(m->feature_count + 1, o->value_head_size + 1, out) || attn__multiply(*out, o->key_heads, out))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "state of linear attention");
+    return ATTN_OK;
 }
 
 /* From the states of the segments' slots to their next ones: a call that fails has left them as they were. */
@@ -99,12 +113,10 @@ attn_status attn__attention_form(const attn__call *call, const attn__attention_m
     if (o->form == ATTN_FORM_LINFORMER) return project_and_attend(call, m, q, k, v, settings, joined);
     attn__linear_settings linear = {
         .causal = settings->mask != NULL, .query_segments = settings->query_segments, .key_segments = settings->key_segments};
-    attn_linear_attention_options read;
     if (linear.causal && !attn__mask_is_causal(settings->mask))
         return attn__fail(call->ctx, ATTN_ERROR_UNSUPPORTED,
                           "mask: got one that linear attention does not have, expected NULL or a causal one aligned to the last key");
-    attn_status status = read_linear(call->ctx, o, q->at.width, &read);
-    if (status == ATTN_OK) status = attn__linear_features(call->ctx, call->tape, &read, q, k, &linear);
+    attn_status status = attn__linear_features(call->ctx, call->tape, &m->features, m->feature_count, q, k, &linear);
     if (status == ATTN_OK && cache != NULL) return attend_with_state(call, q, k, v, &linear, cache, slot, joined);
     return status == ATTN_OK ? attn__linear_attend(call->ctx, call->tape, q, k, v, &linear, joined) : status;
 }

@@ -48,9 +48,33 @@ void attn__parameters_release(attn_parameters *parameters)
     attn__deallocate(memory, parameters->slots, 2 * parameters->capacity * (int64_t)sizeof *parameters->slots);
     attn__deallocate(memory, parameters->tensors, parameters->count * (int64_t)sizeof *parameters->tensors);
     if (!parameters->dry) attn__deallocate(memory, parameters->flat, flat_bytes(parameters));
+    while (parameters->constants != NULL) {
+        attn__constant *first = parameters->constants;
+        parameters->constants = first->next;
+        attn__deallocate(memory, first, first->bytes);
+    }
     parameters->magic = 0;
     attn__deallocate(memory, parameters, (int64_t)sizeof *parameters);
     attn__memory_release(memory);
+}
+
+attn_status attn__parameters_constant(attn_context *ctx, attn_parameters *parameters, int64_t bytes, void **out)
+{
+    enum { HEADER = 64 };
+    void *pointer;
+    int64_t sum;
+    if (attn__sum(bytes, HEADER, &bytes) || attn__sum(parameters->constant_bytes, bytes, &sum))
+        return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "constants");
+    *out = (void *)(uintptr_t)HEADER;
+    attn_status status = parameters->dry ? ATTN_OK : attn__allocate_zero(parameters->memory, bytes, &pointer);
+    if (status != ATTN_OK) return attn__fail_memory(ctx, status, "constants");
+    parameters->constant_bytes = sum;
+    if (parameters->dry) return ATTN_OK;
+    attn__constant *made = pointer;
+    *made = (attn__constant){parameters->constants, bytes};
+    parameters->constants = made;
+    *out = (char *)pointer + HEADER;
+    return ATTN_OK;
 }
 
 /* The slot that holds the name, or the free one where it belongs: a model of thousands of layers has as many names. */

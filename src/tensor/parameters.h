@@ -16,6 +16,12 @@ typedef struct attn__parameter {
     double amount;
 } attn__parameter;
 
+/* Numbers that a module computes once and no training changes: they are in no file and have no gradient. */
+typedef struct attn__constant {
+    struct attn__constant *next;
+    int64_t bytes; /* with this header, which takes 64 */
+} attn__constant;
+
 /* Counted: a module's handle, its gradients, an optimizer and a tape's records hold one each. */
 struct attn_parameters {
     uint64_t magic;
@@ -28,6 +34,8 @@ struct attn_parameters {
     int64_t *slots;       /* [2 capacity]: a hash table from names to indices, -1: free */
     attn_tensor *tensors; /* [count], borrowed by callers */
     void *flat;
+    attn__constant *constants;
+    int64_t constant_bytes;                         /* of all of them; dry sets have no more than this number */
     void *plan;                                     /* the module's own, lives as long as the set; or NULL */
     void (*plan_free)(attn_parameters *parameters); /* called once, when the last reference goes */
 };
@@ -38,6 +46,8 @@ void attn__parameters_release(attn_parameters *parameters); /* NULL is fine */
    *index may be NULL. Names are copied; a name twice is INVALID_ARGUMENT. */
 attn_status attn__parameters_add(attn_context *ctx, attn_parameters *parameters, const char *name, int32_t group, int32_t rank,
                                  const int64_t *shape, int32_t kind, int32_t start, double amount, int64_t *index);
+/* 64-byte aligned zeros that live as long as the set; of a dry set an address nobody reads */
+attn_status attn__parameters_constant(attn_context *ctx, attn_parameters *parameters, int64_t bytes, void **out);
 attn_status attn__parameters_finish(attn_context *ctx,
                                     attn_parameters *parameters); /* allocates the flat buffer, zero (dry: addresses only) */
 /* a buffer with the places of the set (its own, or a gradient's) as one row, padding included */

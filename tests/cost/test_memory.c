@@ -224,6 +224,14 @@ static void test_lopsided_models(void **state)
     recurrent.width = 64;
     decode("many states", &recurrent, 64, 4, 60); /* what planning takes is in the caps of the context alone */
     decode("many keys", &recurrent, 2, 1000, 60);
+    attn_transformer_options directions = model_options(0, 1); /* a Performer's 4 MB beside little else */
+    directions.target_vocabulary = 11;
+    directions.form = ATTN_FORM_PERFORMER;
+    directions.width = 128;
+    directions.heads = 1;
+    directions.features = 8192;
+    infer("many directions", &directions, 1, 3, 40);
+    decode("many directions", &directions, 1, 4, 40);
     attn_transformer_options o = model_options(0, 60);
     o.source_vocabulary = o.target_vocabulary = 150000; /* more scratch than the least block */
     train("many layers", &o, 2, 16, ATTN_OPTIMIZER_ADAM, 5);

@@ -184,6 +184,29 @@ static void test_masks(void **state)
     attn_tensor_free(y);
 }
 
+/* Directions are drawn when a layer is made, and go with it. */
+static void test_directions(void **state)
+{
+    test_allocator counted;
+    attn_transformer_options o = model_options(0, 3);
+    (void)state;
+    memset(&counted, 0, sizeof counted);
+    attn_context *own = model_context_counted(&counted, ATTN_BACKEND_BLAS, 1);
+    attn_transformer *models[3] = {NULL, NULL, NULL};
+    long long bytes[3];
+    o.form = ATTN_FORM_PERFORMER;
+    for (int i = 0; i < 3; i++) { /* the first one finds no scratch yet */
+        long long before = counted.live_bytes;
+        o.features = i < 2 ? 4 : 4096;
+        OK(own, attn_transformer_create(own, &o, &models[i]));
+        bytes[i] = counted.live_bytes - before;
+    }
+    assert_true(bytes[2] - bytes[1] >= (long long)(4096 - 4) * 3 * 4 * (long long)sizeof(float)); /* three layers, heads of 4 */
+    for (int i = 0; i < 3; i++) attn_transformer_free(models[i]);
+    attn_context_free(own);
+    assert_int_equal(counted.live_pointers, 0);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -201,6 +224,6 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_options), cmocka_unit_test(test_values), cmocka_unit_test(test_projections),
-                                       cmocka_unit_test(test_masks)};
+                                       cmocka_unit_test(test_masks), cmocka_unit_test(test_directions)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
