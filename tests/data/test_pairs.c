@@ -377,7 +377,7 @@ static void test_room(void **state)
 static void test_fingerprint(void **state)
 {
     (void)state;
-    enum { CHANGES = 9 };
+    enum { CHANGES = 10 };
     uint64_t seen[CHANGES + 2];
     for (int change = 0; change < CHANGES; change++) {
         attn_pairs_options o = options();
@@ -389,6 +389,7 @@ static void test_fingerprint(void **state)
         if (change == 6) o.source_stop = 5;
         if (change == 7) o.start = 5;
         if (change == 8) o.stop = 5;
+        if (change == 9) o.source_stop = 6; /* as many rows as with 5 */
         attn_dataset *d = make(&o);
         seen[change] = attn__dataset_fingerprint(d);
         attn_dataset_free(d);
