@@ -5,10 +5,14 @@ static const int64_t block_sizes[] = {1, 3, 64};
 
 static void check_row(const rule *r, const attn_mask *mask, const attn__pair *pair, int64_t head, int64_t i, int64_t j, int64_t keys)
 {
-    uint8_t allowed[MOST_KEYS];
+    enum { GUARD = 64, MARK = 0x5a };
+    uint8_t room[GUARD + MOST_KEYS + GUARD], *allowed = room + GUARD;
     int64_t low, high;
-    memset(allowed, 0x5a, sizeof allowed);
+    memset(room, MARK, sizeof room);
     int32_t bytes = attn__mask_row(mask, pair, head, i, j, keys, &low, &high, allowed);
+    int beside = 0;
+    for (int64_t c = 1; c <= GUARD; c++) beside |= allowed[-c] != MARK || allowed[keys - 1 + c] != MARK;
+    if (beside) fail_msg("rule %d, query %d, keys %d to %d: bytes beside the row", (int)(r - rules), (int)i, (int)j, (int)(j + keys - 1));
     assert_true(low >= 0 && low <= high && high <= keys);
     for (int64_t c = 0; c < keys; c++) {
         int got = c >= low && c < high && (!bytes || allowed[c] == 1);
