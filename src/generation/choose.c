@@ -91,7 +91,7 @@ attn_status attn_generator_accept(attn_context *ctx, attn_generator *generator, 
     return attn__leave(ctx, status);
 }
 
-/* uniform numbers by seed, sequence and draw: what one sequence gets does not depend on the others */
+/* uniform numbers by seed, sequence and draw: what one sequence gets does not depend on the others. Finished ones get -1. */
 static attn_status choose(attn_context *ctx, const attn_generator *g, int32_t *tokens)
 {
     const attn__kernels *kernels;
@@ -101,7 +101,7 @@ static attn_status choose(attn_context *ctx, const attn_generator *g, int32_t *t
     for (int64_t s = 0; s < logits.rows; s++) {
         uint32_t words[4];
         attn__philox(attn__mix(g->options.seed, (uint64_t)s), (uint32_t)g->draws, (uint32_t)((uint64_t)g->draws >> 32), 0, 0, words);
-        uniform[s] = attn__uniform53(words[0], words[1]);
+        uniform[s] = g->finished[s] ? -1 : attn__uniform53(words[0], words[1]);
     }
     attn_status status = attn__kernels_for(ctx, logits.dtype, &kernels);
     return status == ATTN_OK
@@ -121,8 +121,6 @@ static attn_status step(attn_context *ctx, attn_generator *g, int64_t count, int
     int32_t *chosen = attn__scratch(ctx, count * (int64_t)sizeof *chosen);
     if (chosen == NULL) return attn__arena_status(ctx->scratch);
     attn_status status = choose(ctx, g, chosen);
-    for (int64_t s = 0; s < count; s++)
-        if (g->finished[s]) chosen[s] = -1;
     if (status == ATTN_OK) status = accept(ctx, g, chosen);
     if (status != ATTN_OK) return status;
     g->draws++;

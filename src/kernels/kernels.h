@@ -239,7 +239,8 @@ typedef struct attn__kernels {
        correction by step (from 1); g set to zero. */
     attn_status (*adam)(attn_context *, void *p, void *g, void *m, void *v, int64_t n, double multiplier, double l2, double rate,
                         double beta1, double beta2, double epsilon, double decay, int64_t step);
-    /* a token from each row of logits: temperature 0 is greedy (lowest index on ties); k 0 and p 1 are off; uniform [rows] in [0, 1) */
+    /* a token from each row of logits: temperature 0 is greedy (lowest index on ties); k 0 and p 1 are off; uniform [rows] in [0, 1),
+       below 0 for a row that is left out: its token is -1 and its logits are not read */
     attn_status (*next_token)(attn_context *, const view *logits, double temperature, int64_t k, double p, const double *uniform,
                               int32_t *tokens);
     /* bytes of worker scratch that attention over segments of at most `longest` rows and heads of at most `size` can need; terms: rows of a

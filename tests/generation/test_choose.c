@@ -188,9 +188,43 @@ static void test_streams(void **state)
     }
 }
 
+/* logits that are no numbers stop the sequence they are of: once that has ended, the others go on */
+static void test_one_not_finite(void **state)
+{
+    (void)state;
+    enum { BROKEN = 7, STOP = 0 };
+    static const int32_t stop = STOP;
+    const int64_t target[2] = {1, 2};
+    const attn_transformer_options o = model_options(0, 1);
+    attn_generator_options g = defaults(2, MOST);
+    g.stop_count = 1;
+    g.stops = &stop;
+    for (int32_t backend = ATTN_BACKEND_BLAS; backend <= ATTN_BACKEND_REFERENCE; backend++)
+        for (int greedy = 0; greedy < 2; greedy++) {
+            int32_t tokens[2], finished[2];
+            session s;
+            g.temperature = greedy ? 0 : 1;
+            open_session(&s, backend, &o, &g, NULL, target);
+            attn_parameters *p = attn_transformer_parameters(s.model);
+            attn_tensor *embedding = attn_parameters_tensor(p, attn_parameters_find(p, "target_embedding.weight"));
+            for (int64_t c = 0; c < o.width; c++) {
+                model_set(embedding, BROKEN * o.width + c, NAN);
+                for (int i = 0; i < 2; i++) s.tokens[i][0] = s.tokens[i][1] = 3;
+            }
+            prompt(&s);
+            OK(s.ctx, attn_generator_accept(s.ctx, s.generator, 2, (int32_t[]){BROKEN, 3}));
+            FAILS(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished), ATTN_ERROR_NOT_FINITE, "row 0");
+            OK(s.ctx, attn_generator_accept(s.ctx, s.generator, 2, (int32_t[]){STOP, 3}));
+            OK(s.ctx, attn_generator_step(s.ctx, s.generator, 2, tokens, finished));
+            assert_true(tokens[0] == -1 && finished[0] == 1 && tokens[1] >= 0);
+            close_session(&s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy), cmocka_unit_test(test_seeds_and_neighbours),
-                                       cmocka_unit_test(test_distribution), cmocka_unit_test(test_streams)};
+                                       cmocka_unit_test(test_distribution), cmocka_unit_test(test_streams),
+                                       cmocka_unit_test(test_one_not_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,6 +237,11 @@ static void test_refused(void **state)
         for (int64_t k = 0; k < 4; k++) element_set(x, 2, 0, k, -INFINITY);
         assert_int_equal(t->next_token(ctx, x, 1, 0, 1, uniform, tokens), ATTN_ERROR_NOT_FINITE);
         assert_int_equal(tokens[0], -7);
+        uniform[2] = -1; /* left out, whatever its logits are */
+        for (int greedy = 0; greedy < 2; greedy++) {
+            assert_int_equal(t->next_token(ctx, x, greedy ? 0 : 1, 0, 1, uniform, tokens), ATTN_OK);
+            assert_true(tokens[0] >= 0 && tokens[1] >= 0 && tokens[2] == -1);
+        }
     }
     crosscheck_close(&c);
 }

@@ -14,6 +14,11 @@ typedef struct token_job {
     attn_context *ctx;
 } token_job;
 
+static int left_out(const token_job *job, int64_t row)
+{
+    return job->uniform[row] < 0;
+}
+
 static void largest_tile(void *context, int64_t row, int32_t worker)
 {
     const token_job *job = context;
@@ -21,6 +26,7 @@ static void largest_tile(void *context, int64_t row, int32_t worker)
     int64_t n = job->logits->width;
     int32_t bad = 0;
     (void)worker;
+    if (left_out(job, row)) return;
 #pragma omp simd reduction(| : bad)
     for (int64_t i = 0; i < n; i++) bad |= !(x[i] < INFINITY);
     job->largest[row] = bad ? NAN : row_max(x, n);
@@ -31,7 +37,7 @@ static attn_status check_logits(const token_job *job)
     for (int64_t row = 0; row < job->logits->rows; row++) {
         const float *x = row_of(job->logits, row);
         int64_t column = 0;
-        if (job->largest[row] > -INFINITY) continue;
+        if (left_out(job, row) || job->largest[row] > -INFINITY) continue;
         if (job->largest[row] == -INFINITY)
             return attn__fail(job->ctx, ATTN_ERROR_NOT_FINITE, "logits: row %lld allows no token, expected a finite logit", (long long)row);
         while (x[column] < INFINITY) column++;
@@ -138,6 +144,8 @@ static void token_tile(void *context, int64_t row, int32_t worker)
     float *weight = attn__worker_scratch(job->ctx, worker), largest = job->largest[row];
     int32_t *band = (int32_t *)(weight + n);
     double total = 0;
+    job->tokens[row] = -1;
+    if (left_out(job, row)) return;
     if (job->temperature == 0 || job->k == 1) {
         while (x[first] != largest) first++;
         job->tokens[row] = (int32_t)first;

@@ -21,10 +21,11 @@ static int by_index(const void *left, const void *right)
 }
 
 /* minus infinity is a forbidden token; a row needs one finite logit and no NaN or plus infinity */
-static attn_status check_logits(attn_context *ctx, const view *logits)
+static attn_status check_logits(attn_context *ctx, const view *logits, const double *uniform)
 {
     for (int64_t r = 0; r < logits->rows; r++) {
         double largest = -INFINITY;
+        if (uniform[r] < 0) continue;
         for (int64_t c = 0; c < logits->width; c++) {
             double x = (double)row_of(logits, r)[c];
             if (x != x || x == INFINITY) {
@@ -88,13 +89,15 @@ attn_status REFERENCE(next_token)(attn_context *ctx, const view *logits, double 
     }
     if (k < 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_k: got %lld, expected at least 0 (0: off)", (long long)k);
     if (!(p > 0 && p <= 1)) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "top_p: got %g, expected more than 0 and at most 1", p);
-    attn_status status = check_logits(ctx, logits);
+    attn_status status = check_logits(ctx, logits, uniform);
     if (status != ATTN_OK) return status;
     attn__mark mark = attn__arena_mark(ctx->scratch);
     if (attn__multiply(width, (int64_t)sizeof(candidate), &bytes)) return attn__fail_memory(ctx, ATTN_ERROR_TOO_LARGE, "candidates");
     candidate *list = attn__scratch(ctx, bytes);
     if (list == NULL) return scratch_status(ctx);
     for (int64_t r = 0; r < logits->rows; r++) {
+        tokens[r] = -1;
+        if (uniform[r] < 0) continue;
         for (int64_t c = 0; c < width; c++) list[c] = (candidate){.logit = (double)row_of(logits, r)[c], .index = c};
         qsort(list, (size_t)width, sizeof *list, by_logit);
         if (temperature == 0) {
