@@ -174,11 +174,21 @@ static attn_status read_parameters(attn_context *ctx, const attn__file *file, co
     return status;
 }
 
+/* The options of the file are no argument of the caller: what they break is the file. */
+static attn_status resolve_file(attn_context *ctx, const char *path, attn_transformer_options *options)
+{
+    attn_status status = attn__transformer_resolve(ctx, options, options);
+    if (status == ATTN_ERROR_INVALID_ARGUMENT || status == ATTN_ERROR_SHAPE || status == ATTN_ERROR_TOO_LARGE)
+        status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.%s", path, attn_context_last_error(ctx));
+    return status;
+}
+
 attn_status attn__transformer_file_options(attn_context *ctx, const attn__file *file, const char *path, attn_transformer_options *out)
 {
     const char *text = attn__file_metadata(file, OPTIONS_KEY);
     if (text == NULL) return attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: no attn.options in its metadata, so it is no libattn model", path);
-    return options_parse(ctx, path, text, out);
+    attn_status status = options_parse(ctx, path, text, out);
+    return status == ATTN_OK ? resolve_file(ctx, path, out) : status;
 }
 
 attn_status attn__transformer_file_heads(attn_context *ctx, const attn__file *file, const char *path,
@@ -208,15 +218,6 @@ static attn_status check_shapes(attn_context *ctx, const attn__file *file, const
     return status;
 }
 
-/* The options of the file are no argument of the caller: what they break is the file. */
-static attn_status resolve_file(attn_context *ctx, const char *path, attn_transformer_options *options)
-{
-    attn_status status = attn__transformer_resolve(ctx, options, options);
-    if (status == ATTN_ERROR_INVALID_ARGUMENT || status == ATTN_ERROR_SHAPE || status == ATTN_ERROR_TOO_LARGE)
-        status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.%s", path, attn_context_last_error(ctx));
-    return status;
-}
-
 static attn_status load(attn_context *ctx, const attn__file *file, const char *path, const attn_load_options *o, attn_transformer **out)
 {
     attn_transformer_options options;
@@ -224,7 +225,6 @@ static attn_status load(attn_context *ctx, const attn__file *file, const char *p
     const attn__kernels *kernels; /* of this backend and type: there are none for float64 with BLAS */
     attn_status status = attn__transformer_file_options(ctx, file, path, &options);
     if (status == ATTN_OK && o->dtype != 0) options.dtype = o->dtype;
-    if (status == ATTN_OK) status = resolve_file(ctx, path, &options);
     if (status == ATTN_OK) status = attn__transformer_supported(ctx, &options);
     if (status == ATTN_OK) status = attn__kernels_for(ctx, options.dtype, &kernels);
     if (status == ATTN_OK) status = attn__transformer_file_heads(ctx, file, path, &options, &heads);
