@@ -7,6 +7,7 @@
 #define CHECKPOINT_FILE "checkpoint.safetensors"
 #define LOG_FILE "log.jsonl"
 #define CHART_FILE "loss.svg"
+#define ERRORS_FILE "error.svg"
 #define VOCABULARY_KEY "program.vocabulary"
 #define SOURCE_VOCABULARY_KEY "program.source_vocabulary"
 #define TARGET_VOCABULARY_KEY "program.target_vocabulary"

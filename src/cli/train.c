@@ -178,7 +178,8 @@ const command train_command = {
     "\n"
     "With --task seq2seq the files have a source, a tab and a target on every line (UTF-8; what follows a second tab is\n"
     "not read, empty lines are left out and counted), and an encoder and a decoder learn to turn one into the other. At\n"
-    "every evaluation the validation pairs are decoded, and the model with the fewest wrong targets is kept.\n",
+    "every evaluation the validation pairs are decoded, and the model with the fewest wrong targets is kept; error.svg\n"
+    "shows how many are wrong.\n",
     "  attn train --data input.txt --out run\n"
     "  attn train --data input.txt --out run --layers 6 --heads 6 --width 384 --context 256 --dropout 0.2 --steps 5000\n"
     "  attn train --out run --resume --steps 10000\n"

@@ -79,15 +79,15 @@ static void keep_folder(const train_run *run)
     fail(EXIT_MACHINE, "%s: the folder went away and was made again", out);
 }
 
-static void save_chart(train_run *run, int *said)
+static void save_chart(train_run *run, int kind, const char *name, int *said)
 {
     char path[PATH_ROOM], what[PATH_ROOM + 256];
     const char *problem = "not enough memory";
-    if (path_in(run->settings.out, CHART_FILE, path) != 0) return;
+    if (path_in(run->settings.out, name, path) != 0) return;
     char *picture = NULL;
     if (prepare_words(run) == 0) {
         const chart_words words = {run->chart_title, run->chart_subtitle};
-        picture = draw_chart(&run->log, run->settings.steps, &words);
+        picture = draw_chart(&run->log, run->settings.steps, kind, &words);
     }
     if (picture == NULL || replace_file(path, picture, (int64_t)strlen(picture), &problem) != 0) {
         snprintf(what, sizeof what, "%s: cannot be written: %s", path, problem);
@@ -137,7 +137,8 @@ void train_save(train_run *run)
         const char *why = attn_context_last_error(run->ctx);
         not_saved(run, &said, *why != 0 ? why : attn_status_name(status));
     }
-    save_chart(run, &said);
+    save_chart(run, CHART_LOSS, CHART_FILE, &said);
+    if (run->settings.task == TASK_SEQ2SEQ) save_chart(run, CHART_ERRORS, ERRORS_FILE, &said);
     const char *problem;
     if (log_catch_up(&run->log, &problem) != 0) log_not_written(run, &said, problem);
     run->save_failed = said;

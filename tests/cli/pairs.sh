@@ -22,10 +22,14 @@ pairs="--task seq2seq --data train.tsv --valid dev.tsv"
 
 status 0 $attn train $pairs --out run $small --steps 300 --eval-every 50
 [ ! -s err ] || wrong "standard error is not empty: $(cat err)"
-for file in log.jsonl model.safetensors checkpoint.safetensors loss.svg; do [ -s run/$file ] || wrong "no $file"; done
+for file in log.jsonl model.safetensors checkpoint.safetensors loss.svg error.svg; do [ -s run/$file ] || wrong "no $file"; done
 [ "$(grep -c '"word_error": [0-9]' run/log.jsonl)" = 6 ] || wrong "expected 6 evaluations with word errors"
 best=$(sed -n 's/.*"word_error": \([0-9.]*\).*/\1/p' run/log.jsonl | sort -g | head -1)
 below "$best" 20 "the model learns nothing"
+[ "$(grep -c '<circle[^>]*r="3.2"' run/error.svg)" = 14 ] || wrong "error.svg has not six evaluations of two rates and a legend"
+last=$(sed -n 's/.*"word_error": \([0-9.]*\).*/\1/p' run/log.jsonl | tail -1)
+grep -q "$(printf '%.2f %%' "$last")" run/error.svg || wrong "error.svg does not end with the last word error $last"
+! command -v python3 >/dev/null || python3 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' run/error.svg || wrong "error.svg is no XML"
 grep -q "kept the model of step" out || wrong "no word about the model that is kept"
 
 # eval by greedy search says what the log says of the best evaluation
