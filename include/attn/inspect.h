@@ -21,8 +21,9 @@ typedef struct attn_inspect_request {
 ATTN_API attn_status attn_inspect_request_init(attn_inspect_request *request, uint64_t size);
 
 /* A forward of the model over the batch (labels are not looked at), without dropout, that fills what the request asks for. Tensors are the model's
-   dtype. Errors: INVALID_ARGUMENT (no such part, layer, segment, row or head; a recurrent model), UNSUPPORTED (a linear form, which
-   has no weights), SHAPE, DTYPE, and those of attn_transformer_forward. Since: 0.0.2 */
+   dtype. A recurrent model has the part CROSS alone, when its decoder attends: the alignments of Bahdanau et al. 2015, one layer of one head.
+   Errors: INVALID_ARGUMENT (no such part, layer, segment, row or head), UNSUPPORTED (a linear form, which has no weights), SHAPE, DTYPE, and
+   those of attn_transformer_forward. Since: 0.0.2 */
 ATTN_API attn_status attn_transformer_inspect(attn_context *ctx, const attn_transformer *model, const attn_batch *batch,
                                               const attn_inspect_request *request);
 

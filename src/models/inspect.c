@@ -16,6 +16,19 @@ static attn_status wrong(attn_context *ctx, const char *field, int64_t got, int6
                       got, end);
 }
 
+/* a recurrent model has one attention at most: its decoder's, with one head */
+static attn_status find_recurrent(attn_context *ctx, const attn__recurrent_model *m, const attn_inspect_request *r,
+                                  const attn__attention_module **out)
+{
+    if (r->part != ATTN_INSPECT_CROSS || !m->has_attention)
+        return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "request.part: got %d of a recurrent model %s attention, expected %s",
+                          (int)r->part, m->has_attention ? "with" : "without",
+                          m->has_attention ? "ATTN_INSPECT_CROSS" : "a model that has some");
+    if (r->layer != 0) return wrong(ctx, "layer", r->layer, 1);
+    *out = &m->attention;
+    return ATTN_OK;
+}
+
 static attn_status find_module(attn_context *ctx, const attn__transformer_plan *plan, const attn_inspect_request *r,
                                const attn__attention_module **out)
 {
@@ -23,6 +36,7 @@ static attn_status find_module(attn_context *ctx, const attn__transformer_plan *
         return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "request.part: got %d, expected ATTN_INSPECT_ENCODER, _DECODER or _CROSS",
                           (int)r->part);
     if (r->reserved != 0) return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "request.reserved: got %d, expected 0", (int)r->reserved);
+    if (plan->recurrent != NULL) return find_recurrent(ctx, plan->recurrent, r, out);
     int there =
         r->part == ATTN_INSPECT_ENCODER ? plan->has_encoder : plan->has_decoder && (r->part == ATTN_INSPECT_DECODER || plan->has_encoder);
     if (!there)
@@ -81,7 +95,6 @@ static attn_status inspect(attn_context *ctx, const attn_transformer *model, con
     attn__value hidden;
     view weights;
     status = attn__options_read(ctx, "request", request, &defaults, sizeof r, sizeof r, &r);
-    if (status == ATTN_OK) status = attn__transformer_attends(ctx, plan);
     if (status == ATTN_OK) status = find_module(ctx, plan, &r, &observer.module);
     if (status == ATTN_OK) status = attn__transformer_batch(&call, plan, batch, 0, &views);
     if (status == ATTN_OK) status = check_request(ctx, &r, observer.module, &views, &observer, &weights);

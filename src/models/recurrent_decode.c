@@ -134,7 +134,7 @@ static attn_status ask(run *r, int64_t t)
                                        .query_segments = {count, count, r->steps.one + first[t]},
                                        .key_segments = {count, r->in->memory->at.rows, r->steps.memory + first[t]}};
     attn_status status = temporary(r, count, r->model->memory_width, &r->now.context);
-    return status == ATTN_OK ? attn__attention_run(r->call, &r->model->attention, &in, NULL, &r->now.context) : status;
+    return status == ATTN_OK ? attn__recurrent_attend(r->call, &r->model->attention, &in, &r->steps, t, &r->now.context) : status;
 }
 
 static attn_status put(attn_context *ctx, const attn__value *from, int64_t row, view to, int64_t *column)

@@ -19,4 +19,8 @@ typedef struct attn__recurrent_steps {
    caller, after a failure too. */
 attn_status attn__recurrent_steps_open(const attn__call *call, attn__segments segments, attn__segments memory, int64_t step_bytes,
                                        int64_t more_bytes, attn__recurrent_steps *out);
+
+/* attention of step t, whose inputs have a sequence of one row for each entry; the context's observer is told of the batch's rows */
+attn_status attn__recurrent_attend(const attn__call *call, const attn__attention_module *module, const attn__attention_inputs *in,
+                                   const attn__recurrent_steps *steps, int64_t t, attn__value *context);
 #endif

@@ -52,6 +52,7 @@ typedef struct decoder {
     attn_parameters *parameters;
     int lstm;
     attn_tensor *hidden, *cell, *context; /* one row */
+    double weight[MOST];                  /* of its last look at the source */
 } decoder;
 
 static attn_tensor *row_of(const attn_tensor *x, int64_t row, int64_t first, int64_t columns)
@@ -86,7 +87,7 @@ static void advance(decoder *d, const attn_tensor *word)
 static void attend(decoder *d, const attn_tensor *memory, int32_t score)
 {
     const int64_t rows = attn_tensor_extent(memory, 0);
-    double weight[MOST], sum = 0, most = -INFINITY;
+    double *weight = d->weight, sum = 0, most = -INFINITY;
     attn_tensor *q = NULL, *k = NULL;
     if (score == ATTN_SCORE_ADDITIVE) {
         q = linear_of(d->parameters, "decoder.attention.query.weight", NULL, d->hidden);
@@ -105,9 +106,10 @@ static void attend(decoder *d, const attn_tensor *memory, int32_t score)
         most = fmax(most, weight[j]);
     }
     for (int64_t j = 0; j < rows; j++) sum += weight[j] = exp(weight[j] - most);
+    for (int64_t j = 0; j < rows; j++) weight[j] /= sum;
     for (int64_t c = 0; c < WIDTH; c++) {
         double mean = 0;
-        for (int64_t j = 0; j < rows; j++) mean += weight[j] / sum * model_get(memory, j * WIDTH + c);
+        for (int64_t j = 0; j < rows; j++) mean += weight[j] * model_get(memory, j * WIDTH + c);
         model_set(d->context, c, mean);
     }
     attn_tensor_free(q);
@@ -140,8 +142,8 @@ static attn_tensor *words_of(attn_parameters *p, const char *table, const attn_t
     return y;
 }
 
-/* logits of one pair, step by step, from the equations of attn/transformer.h alone */
-static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_options *o, const model_batch *b)
+/* logits of one pair and weights of attention, step by step, from the equations of attn/transformer.h alone */
+static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_options *o, const model_batch *b, double (*weights)[MOST])
 {
     attn_parameters *p = attn_transformer_parameters(model);
     const int lstm = o->recurrence == ATTN_RECURRENCE_LSTM, ways = o->both_ways ? 2 : 1;
@@ -154,7 +156,7 @@ static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_opti
     attn_tensor *memory = joined(ways, (const attn_tensor *const *)way), *z = joined(ways, (const attn_tensor *const *)last);
     attn_tensor *start = linear_of(p, "decoder.start.weight", "decoder.start.bias", z);
     tanh_all(start);
-    decoder d = {p, lstm, row_of(start, 0, 0, WIDTH), lstm ? row_of(start, 0, WIDTH, WIDTH) : NULL, NULL};
+    decoder d = {p, lstm, row_of(start, 0, 0, WIDTH), lstm ? row_of(start, 0, WIDTH, WIDTH) : NULL, NULL, {0}};
     d.context = model_tensor(ctx, ATTN_FLOAT64, 1, WIDTH);
     for (int64_t c = 0; c < WIDTH; c++) model_set(d.context, c, 0);
     const int64_t rows = attn_tensor_extent(target, 0);
@@ -163,6 +165,7 @@ static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_opti
         attn_tensor *word = row_of(target, t, 0, WIDTH);
         advance(&d, word);
         attend(&d, memory, o->decoder_score);
+        memcpy(weights[t], d.weight, sizeof d.weight);
         attn_tensor *both = joined(2, (const attn_tensor *const[2]){d.hidden, d.context});
         attn_tensor *out = linear_of(p, "decoder.readout.weight", "decoder.readout.bias", both);
         tanh_all(out);
@@ -178,6 +181,35 @@ static attn_tensor *by_hand(attn_transformer *model, const attn_transformer_opti
     return logits;
 }
 
+/* weights of `count` rows from one on, and all entropies, as attn_transformer_inspect gives them */
+static void expect_alignment(attn_transformer *model, const model_batch *b, int64_t row, int64_t count, int64_t rows, int64_t keys,
+                             double (*want)[MOST])
+{
+    const int64_t shape[3] = {1, count, keys};
+    double room[5 * MOST];
+    attn_inspect_request r;
+    attn_tensor *weights = NULL, *entropy = model_tensor(ctx, ATTN_FLOAT64, 1, rows);
+    for (int i = 0; i < 5 * MOST; i++) room[i] = 7;
+    OK(ctx, attn_tensor_wrap(ctx, ATTN_FLOAT64, 3, shape, NULL, room, &weights));
+    OK(ctx, attn_inspect_request_init(&r, sizeof r));
+    r.part = ATTN_INSPECT_CROSS;
+    r.row = row;
+    r.weights = weights;
+    r.entropy = entropy;
+    OK(ctx, attn_transformer_inspect(ctx, model, &b->batch, &r));
+    for (int64_t i = 0; i < rows; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < keys; j++) {
+            sum -= want[i][j] * log(want[i][j]);
+            if (i >= row && i < row + count) assert_true(fabs(room[(i - row) * keys + j] - want[i][j]) < 1e-12);
+        }
+        assert_true(fabs(model_get(entropy, i) - sum) < 1e-12);
+    }
+    for (int64_t i = count * keys; i < 5 * MOST; i++) assert_true(room[i] == 7);
+    attn_tensor_free(weights);
+    attn_tensor_free(entropy);
+}
+
 static void test_equations(void **state)
 {
     (void)state;
@@ -190,15 +222,70 @@ static void test_equations(void **state)
         attn_transformer *model = model_create(ctx, &o);
         model_batch b;
         model_batch_open(ctx, &b, &o, 1, source, target, 7);
-        attn_tensor *want = by_hand(model, &o, &b), *got = model_tensor(ctx, ATTN_FLOAT64, target[0], 11);
+        double weights[5][MOST];
+        attn_tensor *want = by_hand(model, &o, &b, weights), *got = model_tensor(ctx, ATTN_FLOAT64, target[0], 11);
         OK(ctx, attn_transformer_forward(ctx, model, NULL, &b.batch, got));
         for (int64_t i = 0; i < model_elements(got); i++)
             if (!(fabs(model_get(got, i) - model_get(want, i)) < 1e-12))
                 fail_msg("case %d, logit %d: got %.17g, expected %.17g", which, (int)i, model_get(got, i), model_get(want, i));
+        for (int64_t row = 0; row < target[0]; row++)
+            for (int64_t count = 0; count <= target[0] - row; count++)
+                expect_alignment(model, &b, row, count, target[0], source[0], weights);
         attn_tensor_free(want);
         attn_tensor_free(got);
         model_batch_close(&b);
         attn_transformer_free(model);
+    }
+}
+
+/* The weights of a sequence in a batch, whose steps it shares with longer and shorter ones, are those it has alone; entropies lie where the batch
+   has its rows. */
+static void test_alignments_in_a_batch(void **state)
+{
+    enum { COUNT = 4, ROWS = 9 };
+    static const int64_t source[COUNT] = {3, 6, 1, 4}, target[COUNT] = {2, 4, 0, 3};
+    (void)state;
+    for (int32_t backend = ATTN_BACKEND_BLAS; backend <= ATTN_BACKEND_REFERENCE; backend++) {
+        attn_context *own = model_context(backend, 2, 0);
+        attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_LSTM);
+        attn_transformer *model = model_create(own, &o);
+        attn_tensor *entropy = model_tensor(own, ATTN_FLOAT32, 1, ROWS);
+        attn_inspect_request r;
+        model_batch b;
+        int64_t from = 0, to = 0;
+        model_batch_open(own, &b, &o, COUNT, source, target, 7);
+        OK(own, attn_inspect_request_init(&r, sizeof r));
+        r.part = ATTN_INSPECT_CROSS;
+        r.entropy = entropy;
+        OK(own, attn_transformer_inspect(own, model, &b.batch, &r));
+        for (int64_t s = 0; s < COUNT; from += source[s], to += target[s++]) {
+            const int64_t shape[3] = {1, target[s], source[s]};
+            attn_tensor *weights[2] = {NULL, NULL}, *alone = NULL;
+            OK(own, attn_tensor_create(own, ATTN_FLOAT32, 2, (const int64_t[]){1, target[s]}, &alone));
+            for (int i = 0; i < 2; i++) OK(own, attn_tensor_create(own, ATTN_FLOAT32, 3, shape, &weights[i]));
+            r.segment = s;
+            r.weights = weights[0];
+            r.entropy = NULL;
+            OK(own, attn_transformer_inspect(own, model, &b.batch, &r));
+            model_batch one;
+            model_batch_open(own, &one, &o, 1, &source[s], &target[s], 7);
+            for (int64_t i = 0; i < source[s]; i++) model_set(one.source, i, model_get(b.source, from + i));
+            for (int64_t i = 0; i < target[s]; i++) model_set(one.target, i, model_get(b.target, to + i));
+            r.segment = 0;
+            r.weights = weights[1];
+            r.entropy = alone;
+            OK(own, attn_transformer_inspect(own, model, &one.batch, &r));
+            for (int64_t i = 0; i < model_elements(weights[0]); i++)
+                assert_true(fabs(model_get(weights[0], i) - model_get(weights[1], i)) < 1e-5);
+            for (int64_t i = 0; i < target[s]; i++) assert_true(fabs(model_get(entropy, to + i) - model_get(alone, i)) < 1e-5);
+            model_batch_close(&one);
+            attn_tensor_free(alone);
+            for (int i = 0; i < 2; i++) attn_tensor_free(weights[i]);
+        }
+        attn_tensor_free(entropy);
+        model_batch_close(&b);
+        attn_transformer_free(model);
+        attn_context_free(own);
     }
 }
 
@@ -221,7 +308,16 @@ static void test_refusals(void **state)
     FAILS(ctx, attn_transformer_prune_heads(ctx, model, 1, head, &pruned), ATTN_ERROR_INVALID_ARGUMENT, "recurrent");
     FAILS(ctx, attn_transformer_heads(ctx, model, 0, 0, 4, heads, &count), ATTN_ERROR_INVALID_ARGUMENT, "recurrent");
     OK(ctx, attn_inspect_request_init(&request, sizeof request));
-    FAILS(ctx, attn_transformer_inspect(ctx, model, &b.batch, &request), ATTN_ERROR_INVALID_ARGUMENT, "recurrent");
+    for (request.part = ATTN_INSPECT_ENCODER; request.part < ATTN_INSPECT_CROSS; request.part++)
+        FAILS(ctx, attn_transformer_inspect(ctx, model, &b.batch, &request), ATTN_ERROR_INVALID_ARGUMENT, "ATTN_INSPECT_CROSS");
+    request.layer = 1;
+    FAILS(ctx, attn_transformer_inspect(ctx, model, &b.batch, &request), ATTN_ERROR_INVALID_ARGUMENT, "request.layer");
+    request.layer = 0;
+    OK(ctx, attn_transformer_inspect(ctx, model, &b.batch, &request)); /* asks for nothing */
+    o.decoder_attention = 0;
+    attn_transformer *blind = model_create(ctx, &o);
+    FAILS(ctx, attn_transformer_inspect(ctx, blind, &b.batch, &request), ATTN_ERROR_INVALID_ARGUMENT, "without attention");
+    attn_transformer_free(blind);
     assert_int_equal(count, -1);
     assert_null(pruned);
     FAILS(ctx, attn_encoder_create(ctx, &o, &encoder), ATTN_ERROR_UNSUPPORTED, "options.recurrence");
@@ -360,6 +456,7 @@ static int open_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_equations, open_reference, close_all),
+                                       cmocka_unit_test(test_alignments_in_a_batch),
                                        cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_sizes, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_options, open_all, close_all),
