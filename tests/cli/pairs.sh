@@ -55,6 +55,23 @@ status 0 $attn decode --model run --input words --batch 1
 same out decoded "batches of 1"
 status 0 $attn decode --model run --input words --batch 7 --threads 1
 same out decoded "batches of 7 and one thread"
+
+# where in the source each token of the target comes from: the target of decode, and the end of both
+line=$(awk 'length($1) == 4 { print NR; exit }' words)
+said=$(sed -n "${line}p" decoded | cut -f2)
+status 0 $attn inspect --model run --text "$(sed -n "${line}p" words)" --out map.svg
+grep -q "^map.svg: 2 maps of $(($(echo "$said" | wc -w) + 1)) target and 5 source tokens\$" out || wrong "not the maps of $said: $(cat out)"
+for word in $said end; do grep -q ">$word</text>" map.svg || wrong "no row $word"; done
+[ "$(grep -c '>end</text>' map.svg)" = 3 ] || wrong "the ends of two maps and of their rows are not there"
+[ "$(grep -c '<rect[^>]*fill-opacity' map.svg)" -ge 10 ] || wrong "the maps are empty"
+! grep -q '#eef0f3' map.svg || wrong "a part of the source is said to be hidden"
+status 0 $attn inspect --model run --text "$(sed -n "${line}p" words)" --out again.svg --threads 1
+same map.svg again.svg "another picture with one thread"
+fails 2 'expected 1 to 10' $attn inspect --model run --text "" --out no.svg
+fails 2 'expected 1 to ' $attn inspect --model run --text "$(printf '%065d' 0 | tr 0 a)" --out no.svg
+fails 1 'cannot be written' $attn inspect --model run --text ab --out no/such/map.svg
+[ ! -e no.svg ] || wrong "a refused call left a picture"
+
 printf 'ab\n\nce\tignored\n' >three
 status 0 $attn decode --model run --input three --beam 3
 [ "$(wc -l <out | tr -d ' ')" = 3 ] && [ "$(sed -n 2p out)" = "$(printf '\t')" ] || wrong "an empty line: $(cat out)"

@@ -56,6 +56,9 @@ status 0 $attn decode --model run --input words --nbest 3 --beam 4
 status 0 $attn decode --model run --model run --input words
 same out decoded "a model twice is the model"
 
+status 0 $attn inspect --model run --text bcd --out map.svg
+grep -q '^map.svg: 1 map of 4 target and 4 source tokens$' out || wrong "not one map: $(cat out)"
+
 # beside a Transformer
 status 0 $attn train $pairs --out attending $common --heads 2 --feed-forward 64 --steps 300 --eval-every 100
 status 0 $attn decode --model attending --model run --input words
@@ -88,6 +91,7 @@ grep -q 'recurrent layers *tanh' out || wrong "--cell tanh: $(grep recurrent out
 status 0 $attn train $pairs --out each --overwrite $small --score none --steps 2
 status 0 $attn info each
 grep -q 'decoder attends *no' out || wrong "--score none: $(grep attends out)"
+fails 2 'without attention' $attn inspect --model each --text ab --out none.svg
 ! grep -q '  scores ' out || wrong "info names scores that are not there"
 status 0 $attn train $pairs --out each --overwrite --preset lstm-attention --model transformer $common --heads 2 --feed-forward 64 --steps 2
 status 0 $attn info each
@@ -119,7 +123,6 @@ fails 2 'one-way: goes with --model recurrent' $attn train $pairs --out x --one-
 fails 2 'width: got 33, expected an even number' $attn train $pairs --out x $small --width 33
 fails 2 'decoder.width' $attn train $pairs --out x $small --score dot --decoder-width 16
 fails 2 'lm: holds a recurrent model' $attn inspect --model lm --text abc --out x.svg
-fails 2 'no vocabulary' $attn inspect --model run --text abc --out x.svg
 fails 2 'has an encoder\|no vocabulary' $attn generate --model run
 fails 2 'no model of' $attn decode --model lm --input words
 [ ! -e x ] || wrong "a refused call left a folder"
