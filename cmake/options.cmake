@@ -5,6 +5,7 @@ set_property(CACHE ATTN_BLAS PROPERTY STRINGS openblas blas flexiblas)
 option(ATTN_WERROR "Warnings are errors" OFF)
 set(ATTN_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread; empty: none")
 option(ATTN_BENCH "Build attn-bench" ON)
+set(ATTN_TEST_PATIENCE 1 CACHE STRING "A whole number that the time limits of tests are multiplied by, for slow machines")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
