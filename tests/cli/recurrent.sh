@@ -2,21 +2,7 @@
 # recurrent models by the program: pairs and text, going on, decoding, scores, descriptions, beside a Transformer in an ensemble, and refusals
 . "$(dirname "$0")/support.inc"
 
-value() { sed -n "s/.*\"$2\": *\\([-+0-9.eE]*\\).*/\\1/p" "$1" | tail -n 1; }
-below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 < b + 0) }' || wrong "$1 is not below $2: $3"; }
-
-# words of the letters a to e, said by their names in capitals, "aa" as LONG
-awk 'BEGIN { split("a b c d e", letter, " "); seed = 7
-    for (line = 0; line < 300; line++) {
-        word = ""; said = ""
-        n = 1 + line % 4
-        for (i = 0; i < n; i++) { seed = (seed * 1103 + 12345) % 65536; word = word letter[1 + int(seed / 16) % 5] }
-        for (i = 1; i <= n; i++) {
-            c = substr(word, i, 1)
-            if (c == "a" && substr(word, i, 2) == "aa") { said = said " LONG"; i++ } else said = said " " toupper(c) }
-        print word "\t" substr(said, 2) } }' >all.tsv
-head -240 all.tsv >train.tsv
-tail -60 all.tsv >dev.tsv
+make_pairs 4
 cut -f1 dev.tsv >words
 pairs="--task seq2seq --data train.tsv --valid dev.tsv"
 common="--layers 1 --width 32 --batch 32 --lr 0.01 --dropout 0 --label-smoothing 0"

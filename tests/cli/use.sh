@@ -8,8 +8,6 @@ valid() {
     python3 -c 'import json, sys; [json.loads(line) for line in ([open(sys.argv[1]).read()] if len(sys.argv) < 3 else open(sys.argv[1]))]' "$@" ||
         wrong "$1 is no JSON: $(head -c 200 "$1")"
 }
-value() { sed -n "s/.*\"$2\": *\\([-+0-9.eE]*\\).*/\\1/p" "$1" | tail -n 1; }
-below() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 < b + 0) }' || wrong "$1 is not below $2: $3"; }
 
 status 0 $attn train --data text.txt --out run $tiny --steps 150 --lr 0.01 --eval-every 50
 for file in log.jsonl model.safetensors checkpoint.safetensors loss.svg; do [ -s run/$file ] || wrong "no $file"; done
