@@ -156,7 +156,8 @@ static void bias_case(crosscheck *c, const void *what)
     expect_close(c, "attention_back", rows + terms, &d.d_key);
     expect_close(c, "attention_back", rows + terms, &d.d_value);
     if (s->what & ADDITIVE) expect_close(c, "attention_bias", all, &d.d_vector);
-    if (s->what & (LINEAR | BUCKETS)) expect_close(c, "attention_bias", all, &d.d_distance);
+    /* each term of a slope's gradient is a distance, up to `keys`, times numbers that cancel along a row */
+    if (s->what & (LINEAR | BUCKETS)) expect_close(c, "attention_bias", s->what & LINEAR ? all * keys : all, &d.d_distance);
     if (s->what & KEYS) expect_close(c, "attention_bias", all, &d.d_table);
     if (s->what & VALUES) expect_close(c, "attention_bias", all, &d.d_values);
     if (s->what & PAIR) expect_close(c, "attention_back", terms * (double)(s->heads * s->pairs), &d.d_pair);
