@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include "inspect.h"
 #include "maps.h"
@@ -75,8 +76,8 @@ static int draw(const inspect_settings *s, const pair_model *m, const pair *p, m
     /* row i reads what was written before and writes token i */
     name_tokens(m->ctx, m->vocabularies.source, p->source_count, p->source, seen->column_names);
     name_tokens(m->ctx, m->vocabularies.target, p->target_count, p->target, seen->row_names);
-    strcpy(seen->column_names[p->source_count], "end");
-    strcpy(seen->row_names[p->target_count], p->cut ? "..." : "end");
+    snprintf(seen->column_names[p->source_count], MAP_NAME, "end");
+    snprintf(seen->row_names[p->target_count], MAP_NAME, "%s", p->cut ? "..." : "end");
     return save_maps(seen, s->out);
 }
 
