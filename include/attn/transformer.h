@@ -97,7 +97,7 @@ typedef struct attn_transformer_options {
                                    and PERFORMER have no weights to drop; a generator then keeps a state of constant size in place of keys and
                                    values; SOFTMAX */
     int64_t features;     /* PERFORMER: as in attn_attention_options, at most 65536; ATTN_DERIVED */
-    int64_t feature_seed; /* PERFORMER: at most 2^52; 0 */
+    int64_t feature_seed; /* PERFORMER: at most 2^52; each layer draws its directions by it and its own name; 0 */
     int64_t projected;    /* LINFORMER: to be given; 0 */
 } attn_transformer_options;
 

@@ -30,13 +30,13 @@ static void set_positions(const attn_transformer_options *o, const attn__side *s
     a->rotary_magnitude = o->rotary_magnitude;
 }
 
-/* each projected key mixes later rows too: a decoder's is softmax */
-static void set_form(const attn_transformer_options *o, const attn__side *side, attn_attention_options *a)
+/* A Linformer's projected key mixes later rows too: a decoder's is softmax. A Performer's layers err apart: each has directions of its own. */
+static void set_form(const attn_transformer_options *o, const attn__side *side, uint64_t site, attn_attention_options *a)
 {
     if (o->form == ATTN_FORM_LINFORMER && side->causal) return;
     a->form = o->form;
     a->features = o->features;
-    a->feature_seed = (uint64_t)o->feature_seed;
+    a->feature_seed = attn__mix((uint64_t)o->feature_seed, site);
     a->projected = o->projected;
     a->longest = o->context;
 }
@@ -59,7 +59,7 @@ static attn_status plan_attention(const attn__scope *scope, const char *name, co
     a.query_key_norm = o->query_key_norm;
     a.query_key_epsilon = o->norm_epsilon;
     a.gated_output = o->gated_attention;
-    if (memory_width == 0) set_form(o, side, &a);
+    if (memory_width == 0) set_form(o, side, attn__scope_site(scope, name), &a);
     a.global_projections = o->global_projections && memory_width == 0 && !side->causal;
     a.head_size = o->head_size;
     if (side->width != o->width && side->width % side->heads == 0) a.head_size = side->width / side->heads;

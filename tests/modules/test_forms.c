@@ -6,6 +6,7 @@
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
+#include "models/transformer.h"
 #include "support/model.h"
 
 /* What each form of attention has and has not, and that every option of a form tells in what comes out. */
@@ -202,6 +203,22 @@ static void test_directions(void **state)
         bytes[i] = counted.live_bytes - before;
     }
     assert_true(bytes[2] - bytes[1] >= (long long)(4096 - 4) * 3 * 4 * (long long)sizeof(float)); /* three layers, heads of 4 */
+    /* each layer has its own, which its name and the seed say */
+    const attn__layer *same = attn__transformer_plan_of(models[0])->decoder.layers,
+                      *again = attn__transformer_plan_of(models[1])->decoder.layers;
+    const size_t size = 4 * 4 * sizeof(float);
+    attn_transformer *other = NULL;
+    o.features = 4;
+    o.feature_seed = 1;
+    OK(own, attn_transformer_create(own, &o, &other));
+    const attn__layer *drawn = attn__transformer_plan_of(other)->decoder.layers;
+    for (int i = 0; i < 3; i++) {
+        assert_memory_equal(same[i].self.features.directions.data, again[i].self.features.directions.data, size);
+        assert_memory_not_equal(same[i].self.features.directions.data, drawn[i].self.features.directions.data, size);
+        for (int j = 0; j < i; j++)
+            assert_memory_not_equal(same[i].self.features.directions.data, same[j].self.features.directions.data, size);
+    }
+    attn_transformer_free(other);
     for (int i = 0; i < 3; i++) attn_transformer_free(models[i]);
     attn_context_free(own);
     assert_int_equal(counted.live_pointers, 0);
