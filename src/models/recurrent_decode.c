@@ -69,6 +69,14 @@ static const attn__value *given(const attn__value *v)
     return v->at.data != NULL ? v : NULL;
 }
 
+/* are the rows of the batch those of its only step, one by one? segments may lie in any order */
+static int rows_in_order(const attn__recurrent_steps *steps)
+{
+    int64_t row = 0;
+    while (row < steps->first[1] && steps->row[row] == row) row++;
+    return steps->count == 1 && row == steps->first[1];
+}
+
 /* gates of the first layer: what the rows give and what the context vector does */
 static attn_status first_gates(const run *r, int64_t t, attn__value *gates)
 {
@@ -77,7 +85,7 @@ static attn_status first_gates(const run *r, int64_t t, attn__value *gates)
     attn__value rows, added;
     *gates = r->gates;
     attn_status status = ATTN_OK;
-    if (r->steps.count > 1) { /* else the rows are those of the step: segments tile them in order, or the one row is theirs */
+    if (!rows_in_order(&r->steps)) {
         status = temporary(r, count, r->gates.at.width, gates);
         if (status == ATTN_OK) status = attn__gather_rows(call->ctx, call->tape, &r->gates, r->steps.row + first[t], gates);
     }

@@ -432,6 +432,34 @@ static void test_learns_to_copy(void **state)
         fail_msg("losses %g with attention, %g of tanh, %g without attention", asks, plain, knows);
 }
 
+/* segments in another order than their rows: every row gets what it gets where they are in order, in sequences of one row alone too */
+static void test_order_of_segments(void **state)
+{
+    static const int64_t source[3] = {3, 2, 4}, target[2][3] = {{2, 1, 3}, {1, 1, 1}}, order[3] = {2, 0, 1};
+    (void)state;
+    for (int which = 0; which < 8; which++) {
+        attn_transformer_options o = recurrent_options(which & 2 ? ATTN_RECURRENCE_LSTM : ATTN_RECURRENCE_TANH);
+        if (which & 4) o.encoder_layers = 0;
+        attn_transformer *model = model_create(ctx, &o);
+        model_batch b;
+        attn_segment turned[3];
+        model_batch_open(ctx, &b, &o, 3, source, target[which & 1], 1);
+        attn_layout *const layouts[2] = {b.target_layout, b.source_layout};
+        attn_tensor *y[2] = {model_tensor(ctx, ATTN_FLOAT32, b.rows, 11), model_tensor(ctx, ATTN_FLOAT32, b.rows, 11)};
+        OK(ctx, attn_transformer_forward(ctx, model, NULL, &b.batch, y[0]));
+        for (int side = 0; side < 2 && layouts[side] != NULL; side++) {
+            for (int i = 0; i < 3; i++) OK(ctx, attn_layout_get(ctx, layouts[side], order[i], &turned[i]));
+            OK(ctx, attn_layout_set(ctx, layouts[side], 3, turned));
+        }
+        OK(ctx, attn_transformer_forward(ctx, model, NULL, &b.batch, y[1]));
+        for (int64_t e = 0; e < model_elements(y[0]); e++)
+            if (!(fabs(model_get(y[0], e) - model_get(y[1], e)) < 1e-6)) fail_msg("case %d, row %d: another output", which, (int)(e / 11));
+        for (int i = 0; i < 2; i++) attn_tensor_free(y[i]);
+        model_batch_close(&b);
+        attn_transformer_free(model);
+    }
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -460,6 +488,7 @@ int main(void)
                                        cmocka_unit_test_setup_teardown(test_refusals, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_sizes, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_options, open_all, close_all),
+                                       cmocka_unit_test_setup_teardown(test_order_of_segments, open_all, close_all),
                                        cmocka_unit_test_setup_teardown(test_learns_to_copy, open_all, close_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
