@@ -65,6 +65,34 @@ static void test_continues_bit_for_bit(void **state)
         }
 }
 
+/* updates that were skipped count as steps and not as updates, in the file too: the powers of the betas follow from the updates */
+static void test_continues_after_a_skipped_update(void **state)
+{
+    (void)state;
+    training_options o = variant(3);
+    training whole, second;
+    training_open(&whole, &o);
+    training_open(&second, &o);
+    attn_tensor *weight = attn_parameters_tensor(whole.parameters, 0);
+    const double kept = model_get(weight, 0);
+    model_set(weight, 0, NAN); /* tied logits see every row */
+    training_steps(&whole, 1);
+    assert_int_equal(whole.report.skipped, 1);
+    model_set(weight, 0, kept);
+    training_steps(&whole, 1);
+    assert_int_equal(whole.report.skipped, 0);
+    OK(whole.ctx, attn_trainer_save(whole.ctx, whole.trainer, 0, NULL, NULL, PATH));
+    OK(second.ctx, attn_trainer_restore(second.ctx, second.trainer, PATH));
+    for (int i = 0; i < 3; i++) {
+        assert_true(training_same(&second, &whole));
+        training_steps(&whole, 1);
+        training_steps(&second, 1);
+    }
+    assert_true(training_same(&second, &whole));
+    training_close(&whole);
+    training_close(&second);
+}
+
 static void *bytes_of(const char *path, long *size)
 {
     FILE *file = fopen(path, "rb");
@@ -360,12 +388,10 @@ static void test_metadata(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_continues_bit_for_bit),
-                                       cmocka_unit_test(test_files_are_equal),
-                                       cmocka_unit_test(test_mismatch),
-                                       cmocka_unit_test(test_broken_files),
-                                       cmocka_unit_test(test_broken_state),
-                                       cmocka_unit_test(test_without_memory),
-                                       cmocka_unit_test(test_metadata)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_continues_bit_for_bit), cmocka_unit_test(test_continues_after_a_skipped_update),
+        cmocka_unit_test(test_files_are_equal),       cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_broken_files),          cmocka_unit_test(test_broken_state),
+        cmocka_unit_test(test_without_memory),        cmocka_unit_test(test_metadata)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
