@@ -251,6 +251,39 @@ static void test_positions(void **state)
     close_trial(&t);
 }
 
+/* a second prompt starts anew in every model: what the first left in states of linear forms and of recurrent models counts no more */
+static void test_again(void **state)
+{
+    const int64_t source[2] = {3, 2}, target[2] = {2, 4};
+    (void)state;
+    for (int which = 0; which < 8; which++) {
+        const attn_transformer_options first = kind(0, which & 1);
+        attn_transformer_options m[2] = {first, first};
+        const attn_generator_options o = options_of(2, which & 2 ? 3 : 1);
+        const attn_tensor *logits = NULL;
+        double fresh[2 * VOCABULARY];
+        trial t = {0};
+        if (which & 4)
+            m[0].form = ATTN_FORM_LINEAR;
+        else
+            m[0].recurrence = ATTN_RECURRENCE_LSTM;
+        open_trial(&t, ATTN_BACKEND_BLAS, &first, &o, source, target);
+        for (int i = 0; i < 2; i++) add(&t, &m[i], (uint64_t)(20 + i));
+        for (int round = 0; round < 2; round++) {
+            int32_t tokens[2], finished[2];
+            prompt(&t.s);
+            OK(t.s.ctx, attn_generator_logits(t.s.ctx, t.s.generator, &logits));
+            for (int64_t e = 0; e < 2 * t.vocabulary; e++) {
+                const double got = model_get(logits, e / t.vocabulary * o.beam * t.vocabulary + e % t.vocabulary);
+                if (round == 0) fresh[e] = got;
+                if (got != fresh[e]) fail_msg("case %d, logit %d: %.9g, expected %.9g", which, (int)e, got, fresh[e]);
+            }
+            for (int step = 0; step < 3; step++) OK(t.s.ctx, attn_generator_step(t.s.ctx, t.s.generator, 2, tokens, finished));
+        }
+        close_trial(&t);
+    }
+}
+
 /* steps allocate nothing, whichever model is the largest; models' handles may go before the generator, which may go last */
 static void test_memory(void **state)
 {
@@ -315,9 +348,9 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_itself),   cmocka_unit_test(test_mean),           cmocka_unit_test(test_beams),
-        cmocka_unit_test(test_extremes), cmocka_unit_test(test_errors),         cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_itself),   cmocka_unit_test(test_mean),   cmocka_unit_test(test_beams),
+        cmocka_unit_test(test_extremes), cmocka_unit_test(test_errors), cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_again),    cmocka_unit_test(test_memory), cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
