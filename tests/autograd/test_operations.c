@@ -127,6 +127,28 @@ static void test_values(void **state)
     on_both(values);
 }
 
+/* of many parts the last alone has a gradient: a record that names a few inputs knows of it */
+static void last_part(fixture *t)
+{
+    enum { PARTS = 12 };
+    float other[2] = {3, 4}, y[2 * PARTS], dy[2 * PARTS], dx[2] = {0, 0};
+    attn_tensor *x = floats(t, 2, 1, NUMBERS(1, 2)), *joined = floats(t, 2, PARTS, y);
+    const attn_tensor *parts[PARTS];
+    for (int i = 0; i < PARTS; i++) parts[i] = i < PARTS - 1 ? floats(t, 2, 1, other) : x;
+    for (int i = 0; i < 2 * PARTS; i++) dy[i] = (float)i;
+    const attn_tensor *const outputs[1] = {joined}, *const gradients[1] = {floats(t, 2, PARTS, dy)};
+    OK(attn_tape_begin(t->ctx, t->tape, NULL));
+    OK(attn_tape_watch(t->ctx, t->tape, x, floats(t, 2, 1, dx)));
+    OK(attn_concatenate(t->ctx, t->tape, PARTS, parts, joined));
+    OK(attn_tape_backward(t->ctx, t->tape, 1, outputs, gradients, 0, NULL));
+    VALUES(dx, 0, PARTS - 1, 2 * PARTS - 1);
+}
+static void test_last_part(void **state)
+{
+    (void)state;
+    on_both(last_part);
+}
+
 /* B046 and B048 */
 static void dropout(fixture *t)
 {
@@ -423,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_last_part),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_refusals),
