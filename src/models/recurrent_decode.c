@@ -73,8 +73,9 @@ static const attn__value *given(const attn__value *v)
 static int rows_in_order(const attn__recurrent_steps *steps)
 {
     int64_t row = 0;
-    while (row < steps->first[1] && steps->row[row] == row) row++;
-    return steps->count == 1 && row == steps->first[1];
+    if (steps->count > 1) return 0;
+    while (row < steps->rows && steps->row[row] == row) row++;
+    return row == steps->rows;
 }
 
 /* gates of the first layer: what the rows give and what the context vector does */
