@@ -76,7 +76,7 @@ static void test_options(void **state)
         o.derive_scale = 0;
         o.scale = 0;
         if (form == ATTN_FORM_PERFORMER)
-            refused(&o, ATTN_ERROR_INVALID_ARGUMENT, "options.scale");
+            refused(&o, ATTN_ERROR_INVALID_ARGUMENT, "over 0 with the Performer"); /* before its directions are drawn */
         else
             attn_attention_free(layer_of(&o));
     }
