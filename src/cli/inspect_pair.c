@@ -52,9 +52,11 @@ static int32_t *with_end(const int32_t *ids, int64_t count, int32_t end, int fir
 
 static int draw(const inspect_settings *s, const pair_model *m, const pair *p, maps *seen)
 {
-    const translator t = translator_of(m, 1, 1, 1, 1);
-    int32_t *source = with_end(p->source, p->source_count, (int32_t)t.source_stop, 0);
-    int32_t *target = with_end(p->target, p->target_count, (int32_t)t.target_stop, 1);
+    attn_pairs_options ends;
+    attn_status status = pair_options(&m->vocabularies, &ends);
+    if (status != ATTN_OK) return fail_call(m->ctx, status, s->model);
+    int32_t *source = with_end(p->source, p->source_count, ends.source_stop, 0);
+    int32_t *target = with_end(p->target, p->target_count, ends.start, 1);
     attn_tensor *source_tensor = NULL, *target_tensor = NULL;
     attn_batch batch;
     if (source == NULL || target == NULL) {
@@ -62,7 +64,7 @@ static int draw(const inspect_settings *s, const pair_model *m, const pair *p, m
         free(target);
         return fail(EXIT_MACHINE, "not enough memory");
     }
-    attn_status status = attn_batch_init(&batch, sizeof batch);
+    status = attn_batch_init(&batch, sizeof batch);
     if (status == ATTN_OK) status = attn_tensor_wrap(m->ctx, ATTN_INT32, 1, &seen->columns, NULL, source, &source_tensor);
     if (status == ATTN_OK) status = attn_tensor_wrap(m->ctx, ATTN_INT32, 1, &seen->rows, NULL, target, &target_tensor);
     batch.source = source_tensor;
