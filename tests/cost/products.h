@@ -31,9 +31,9 @@ static inline attn_layout *layout_of(int64_t count, const int64_t *lengths)
     return made;
 }
 
-enum { FULL, CAUSAL, CAUSAL_FIRST, WINDOW, DILATED, BOOLEAN, UNION, INTERSECTION, MASKS };
-static const char *const mask_names[MASKS] = {"full",    "causal", "causal from the first", "window", "dilated window",
-                                              "boolean", "union",  "intersection"};
+enum { FULL, CAUSAL, CAUSAL_FIRST, WINDOW, DILATED, BOOLEAN, UNION, INTERSECTION, GLOBAL, MASKS };
+static const char *const mask_names[MASKS] = {"full",    "causal", "causal from the first", "window",           "dilated window",
+                                              "boolean", "union",  "intersection",          "window and global"};
 
 /* blocks of 40 by 50 on a chessboard */
 static inline attn_mask *boolean_mask(int64_t queries, int64_t keys)
@@ -59,6 +59,13 @@ static inline attn_mask *mask_of(int kind, int64_t queries, int64_t keys)
     case WINDOW: OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 70, 3, 1, &made)); return made;
     case DILATED: OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_FIRST, 9, 0, 13, &made)); return made;
     case BOOLEAN: return boolean_mask(queries, keys);
+    case GLOBAL:
+        OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 20, 20, 1, &window));
+        OK(ctx, attn_mask_global(ctx, ATTN_ALIGN_LAST, 3, (const int64_t[]){0, 2, 60}, &other));
+        OK(ctx, attn_mask_union(ctx, window, other, &made));
+        attn_mask_free(window);
+        attn_mask_free(other);
+        return made;
     case UNION:
     case INTERSECTION:
         OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_LAST, 100, 100, 1, &window));

@@ -195,6 +195,12 @@ static void test_family(void **state)
                 o.query_key_norm = which == 6;
                 run_options(&two[c], &o, kind, 0, names[which]);
             }
+    for (int c = 0; c < 2; c++) { /* rows that the mask names have projections of their own */
+        attn_attention_options o = options_of(&two[c]);
+        o.global_projections = 1;
+        run_options(&two[c], &o, GLOBAL, 0, ", global projections");
+        run_options(&two[c], &o, CAUSAL, 0, ", global projections"); /* names none */
+    }
 }
 
 static void test_layers(void **state)
