@@ -117,17 +117,22 @@ static attn_status take_cancel(attn_context *ctx)
     return attn__fail(ctx, ATTN_ERROR_CANCELLED, "the call was stopped by attn_context_cancel");
 }
 
+/* what stops a job; of one that commits, nothing */
+static atomic_int *stops(attn_context *ctx)
+{
+    return ctx->committing ? NULL : &ctx->cancel;
+}
+
 attn_status attn__run(attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job)
 {
-    int stopped =
-        attn__pool_run(ctx->pool, tiles, tile, job, ctx->committing ? NULL : &ctx->cancel, ctx->guard_blas ? attn__guard_thread : NULL);
+    int stopped = attn__pool_run(ctx->pool, tiles, tile, job, stops(ctx), ctx->guard_blas ? attn__guard_thread : NULL);
     return stopped ? take_cancel(ctx) : ATTN_OK;
 }
 
 attn_status attn__run_light(attn_context *ctx, int64_t tiles, attn__tile_function *tile, void *job, int64_t multiply_adds)
 {
     if (multiply_adds >= ATTN__WORTH_WAKING) return attn__run(ctx, tiles, tile, job);
-    return attn__pool_run_alone(tiles, tile, job, ctx->committing ? NULL : &ctx->cancel) ? take_cancel(ctx) : ATTN_OK;
+    return attn__pool_run_alone(tiles, tile, job, stops(ctx)) ? take_cancel(ctx) : ATTN_OK;
 }
 
 attn_status attn__cancelled(attn_context *ctx)

@@ -148,12 +148,6 @@ static void copy_rows(const view *v, int64_t from, int64_t to, int64_t rows)
     memcpy((char *)v->data + (size_t)to * row, (const char *)v->data + (size_t)from * row, (size_t)rows * row);
 }
 
-/* does the layer keep states in place of keys and values? */
-static int keeps_state(const attn__member *m, int64_t layer)
-{
-    return attn__member_plan(m)->decoder.layers[layer].self.options.form != ATTN_FORM_SOFTMAX;
-}
-
 void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t from, int64_t to, int64_t rows)
 {
     const int64_t capacity = g->options.capacity;
@@ -162,7 +156,7 @@ void attn__member_copy(const attn_generator *g, const attn__member *m, int64_t f
         return;
     }
     for (int64_t i = 0; i < attn__member_plan(m)->decoder.side.layers; i++) {
-        if (keeps_state(m, i)) {
+        if (m->keeps_states) {
             copy_rows(&m->caches[i].self.key, from, to, 1);
             continue;
         }
@@ -186,5 +180,5 @@ void attn__member_take_over(const attn__member *m, int64_t slot)
 {
     if (attn__member_plan(m)->recurrent != NULL) take_over(&m->recurrent.now, &m->recurrent.next, slot);
     for (int64_t i = 0; m->keeps_states && i < attn__member_plan(m)->decoder.side.layers; i++)
-        if (keeps_state(m, i)) take_over(&m->caches[i].self.key, &m->caches[i].self.value, slot);
+        take_over(&m->caches[i].self.key, &m->caches[i].self.value, slot);
 }

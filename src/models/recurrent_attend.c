@@ -43,7 +43,7 @@ attn_status attn__recurrent_attend(const attn__call *call, const attn__attention
 {
     attn_context *ctx = call->ctx;
     watched w = {.whole = ctx->observer};
-    if (w.whole == NULL || w.whole->module != module) return attn__attention_run(call, module, in, NULL, context);
+    if (w.whole == NULL) return attn__attention_run(call, module, in, NULL, context);
     attn_status status = watch(ctx, steps, t, context->at.dtype, &w);
     ctx->observer = &w.step;
     if (status == ATTN_OK) status = attn__attention_run(call, module, in, NULL, context);

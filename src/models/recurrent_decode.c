@@ -119,7 +119,7 @@ static attn_status run_layers(run *r, int64_t t)
     const int64_t *first = r->steps.first, count = first[t + 1] - first[t];
     const attn__segments one = {count, count, r->steps.one + first[t]};
     attn_status status = ATTN_OK;
-    for (int64_t i = 0; status == ATTN_OK && i < r->model->writers_count; i++) {
+    for (int64_t i = 0; i < r->model->writers_count; i++) {
         const attn__recurrent_module *layer = &r->model->writers[i].layer;
         attn__value gates, hidden, cell, *h = &r->now.hidden[i], *c = &r->now.cell[i];
         status = i == 0 ? first_gates(r, t, &gates) : next_gates(r, t, i, &r->now.hidden[i - 1], &gates);

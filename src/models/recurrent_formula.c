@@ -18,7 +18,7 @@ void attn__recurrent_formula(const attn__recurrent_model *m, int64_t count, int6
     for (int64_t i = 0; i < m->writers_count; i++) layer_formula(&m->writers[i].layer, target_rows, sum);
     if (m->writers_count > 0) attn__grow(sum, target_rows, m->readout.in, m->readout.out);
     if (m->writers_count > 0 && m->has_start) attn__grow(sum, count, m->start.in, m->start.out);
-    if (!m->has_attention || m->writers_count == 0) return;
+    if (!m->has_attention) return;
     attn__grow(sum, pairs, o->key_head_size + o->value_head_size, 1); /* additive: the tanh's products */
     if (m->has_key) attn__grow(sum, source_rows, m->key.in, m->key.out);
     if (o->project_query) attn__grow(sum, target_rows, o->query_width, o->head_size);

@@ -351,6 +351,34 @@ static void test_without_memory(void **state)
     assert_int_equal(counted.wrong, 0);
 }
 
+/* sessions whose memory cannot be counted, of every kind of cache */
+static void test_too_large(void **state)
+{
+    static const struct {
+        int32_t form, recurrence;
+        int64_t sequences, capacity;
+    } cases[] = {
+        {ATTN_FORM_SOFTMAX, 0, 1, INT64_C(3) << 55}, /* of one layer it can, of two it cannot */
+        {ATTN_FORM_SOFTMAX, 0, INT64_C(1) << 61, 2},
+        {ATTN_FORM_LINEAR, 0, INT64_C(1) << 56, 1},
+        {ATTN_FORM_SOFTMAX, ATTN_RECURRENCE_LSTM, INT64_C(1) << 59, 1},
+    };
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_transformer_options o = model_options(0, 2);
+        o.form = cases[i].form;
+        o.recurrence = cases[i].recurrence;
+        attn_transformer *model = model_create(ctx, &o);
+        attn_generator_options g = defaults(cases[i].sequences, cases[i].capacity);
+        attn_generator *made = NULL;
+        FAILS(ctx, attn_generator_create(ctx, model, &g, &made), ATTN_ERROR_TOO_LARGE, "a generator's caches");
+        assert_null(made);
+        attn_transformer_free(model);
+    }
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cache_equals_the_whole),
@@ -359,6 +387,7 @@ int main(void)
                                        cmocka_unit_test(test_windows),
                                        cmocka_unit_test(test_steps_allocate_nothing),
                                        cmocka_unit_test(test_without_memory),
-                                       cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,8 @@ static attn_status make_attention(world *w)
     o.heads = 2;
     o.project_output = w->variant == 0;
     if (w->variant == 2) o.form = ATTN_FORM_LINFORMER, o.projected = 2, o.longest = 4, o.separate_projections = 1;
+    if (w->variant == 3) o.form = ATTN_FORM_PERFORMER;
+    o.global_projections = w->variant == 4;
     return status == ATTN_OK ? attn_attention_create(w->ctx, &o, &w->attention) : status;
 }
 
@@ -319,6 +321,8 @@ static void test_layers(void **state)
         {"an attention layer", NULL, make_attention, result_attention, nothing_made, 0, 0},
         {"an attention layer without output", NULL, make_attention, result_attention, nothing_made, 0, 1},
         {"a Linformer layer", NULL, make_attention, result_attention, nothing_made, 0, 2},
+        {"a Performer layer", NULL, make_attention, result_attention, nothing_made, 0, 3},
+        {"an attention layer with global projections", NULL, make_attention, result_attention, nothing_made, 0, 4},
         {"an encoder", NULL, make_encoder, result_encoder, nothing_made, 0, 0},
         {"a decoder", NULL, make_decoder, result_decoder, nothing_made, 0, 0},
         {"a model in float64, with malloc", set_up_malloc, make_double, result_transformer, NULL, NO_CONTEXT, 0},

@@ -85,7 +85,8 @@ enum {
     LAYER,
     RELATIVE_LAYER,
     LINFORMER_LAYER,
-    PERFORMER_LAYER
+    PERFORMER_LAYER,
+    GLOBAL_LAYER
 };
 enum { ROWS = 5, OPERANDS = 5 };
 
@@ -132,6 +133,12 @@ static void set_up(world *w)
         o.longest = 3;
         o.separate_projections = 1;
     }
+    if (w->variant == GLOBAL_LAYER) {
+        o.form = ATTN_FORM_SOFTMAX;
+        o.global_projections = 1;
+        OK(w->ctx, attn_mask_global(w->ctx, ATTN_ALIGN_LAST, 1, (const int64_t[]){1}, &w->mask[1]));
+        OK(w->ctx, attn_mask_union(w->ctx, w->mask[1], w->mask[0], &w->mask[2]));
+    }
     OK(w->ctx, attn_attention_create(w->ctx, &o, &w->attention));
     OK(w->ctx, attn_gradients_create(w->ctx, attn_attention_parameters(w->attention), &w->gradients));
 }
@@ -175,7 +182,7 @@ static attn_status operation(world *w)
     case LINFORMER: return attn_linformer_attention(w->ctx, w->tape, t[0], t[1], t[1], t[5], NULL, w->layout, w->layout, NULL, NULL, t[4]);
     default:
         return attn_attention_forward(w->ctx, w->attention, w->tape, t[0], t[1], t[1], w->layout, w->layout,
-                                      w->variant < LINFORMER_LAYER ? w->mask[0] : NULL, t[4]);
+                                      w->variant < LINFORMER_LAYER ? w->mask[0] : w->mask[2], t[4]);
     }
 }
 
@@ -215,7 +222,8 @@ static void test_operations(void **state)
                                    {"a layer of many parts", set_up, act, result, NULL, EACH_AGAIN, LAYER},
                                    {"a layer with relative positions", set_up, act, result, NULL, EACH_AGAIN, RELATIVE_LAYER},
                                    {"a Linformer layer", set_up, act, result, NULL, EACH_AGAIN, LINFORMER_LAYER},
-                                   {"a Performer layer", set_up, act, result, NULL, EACH_AGAIN, PERFORMER_LAYER}};
+                                   {"a Performer layer", set_up, act, result, NULL, EACH_AGAIN, PERFORMER_LAYER},
+                                   {"a layer with global tokens", set_up, act, result, NULL, EACH_AGAIN, GLOBAL_LAYER}};
     (void)state;
     run_on_both(all, COUNT_OF(all));
 }

@@ -1,12 +1,13 @@
 #include "injection/scenario.h"
 
 /* A decoding session without memory: a prompt or a step happens or it does not, and what follows is the same text. */
-enum { ENCODER = 1, BEAM = 2, RECURRENT = 4, SEQUENCES = 2, STEPS = 5 };
+enum { ENCODER = 1, BEAM = 2, RECURRENT = 4, LINEAR = 8, SEQUENCES = 2, STEPS = 5 };
 static void set_up(world *w)
 {
     attn_generator_options o;
     attn_transformer_options m = model_options(w->variant & ENCODER, 2);
     if (w->variant & RECURRENT) m.recurrence = ATTN_RECURRENCE_LSTM;
+    if (w->variant & LINEAR) m.form = ATTN_FORM_LINEAR;
     w->model = model_create(w->ctx, &m);
     OK(w->ctx, attn_generator_options_init(&o, sizeof o));
     o.sequences = SEQUENCES;
@@ -143,6 +144,7 @@ static void test_prompts(void **state)
         {"a prompt with an encoder", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER},
         {"a prompt of a beam", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | BEAM},
         {"a prompt of a recurrent model", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, ENCODER | RECURRENT},
+        {"a prompt of linear attention", set_up, prompt, result, no_prompt, EACH_AGAIN | FORETELLS, LINEAR},
         {"a prompt of tokens", set_up_tokens, prompt_tokens, result_tokens, NULL, EACH_AGAIN | FORETELLS, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));
@@ -157,6 +159,8 @@ static void test_steps(void **state)
         {"steps of a beam with an encoder", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM},
         {"steps of a recurrent model", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | RECURRENT},
         {"steps of a recurrent beam", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM | RECURRENT},
+        {"steps of linear attention", set_up_prompted, steps, result, NULL, EACH_AGAIN, LINEAR},
+        {"steps of a beam of linear attention", set_up_prompted, steps, result, NULL, EACH_AGAIN, ENCODER | BEAM | LINEAR},
         {"a choice of the caller's", set_up_prompted, accept, result, NULL, EACH_AGAIN, 0}};
     (void)state;
     run_scenarios(all, COUNT_OF(all));

@@ -1,3 +1,4 @@
+#include <attn/inspect.h>
 #include "injection/scenario.h"
 #include "models/variants.h"
 
@@ -105,7 +106,8 @@ static void test_backward(void **state)
     (void)state;
     for (int i = 0; i <= VARIANTS; i++)
         all[i] = (scenario){variants[i % VARIANTS].name, set_up_model, train, result_training, NULL, EACH_AGAIN, i};
-    while (strcmp(all[VARIANTS].name, "GEGLU with biases") != 0) all[VARIANTS].name = variants[++all[VARIANTS].variant % VARIANTS].name;
+    all[VARIANTS].name = "GEGLU with biases";
+    all[VARIANTS].variant += variant_index(all[VARIANTS].name);
     run_scenarios(all, VARIANTS + 1); /* the last one once more, its gates frozen */
 }
 
@@ -141,14 +143,52 @@ static void test_optimizer(void **state)
     run_scenarios(all, COUNT_OF(all));
 }
 
+/* ---- looking into a model: weights and entropies of the attention across, tensors 2 and 3 */
+static void set_up_inspection(world *w)
+{
+    attn_transformer_options o = {.struct_size = sizeof o};
+    set_up_model(w);
+    OK(w->ctx, attn_transformer_get_options(w->ctx, w->model, &o));
+    w->tensor[2] = RANDOM_TENSOR(w, 2, 1, 4, 2);
+    w->tensor[3] = RANDOM_TENSOR(w, 3, o.recurrence ? 1 : o.heads, w->batch.rows);
+}
+
+static attn_status inspect(world *w)
+{
+    attn_inspect_request r;
+    attn_status status = attn_inspect_request_init(&r, sizeof r);
+    r.part = ATTN_INSPECT_CROSS;
+    r.segment = 1;
+    r.weights = w->tensor[2];
+    r.entropy = w->tensor[3];
+    AGAIN(w, status, attn_transformer_inspect(w->ctx, w->model, &w->batch.batch, &r));
+    return status;
+}
+
+static void result_inspection(world *w)
+{
+    note_tensor(w, w->tensor[2]);
+    note_tensor(w, w->tensor[3]);
+}
+
+static void test_inspection(void **state)
+{
+    scenario all[] = {{"encoder-decoder, post-norm", set_up_inspection, inspect, result_inspection, NULL, EACH_AGAIN, 0},
+                      {"LSTM, both ways, additive scores", set_up_inspection, inspect, result_inspection, NULL, EACH_AGAIN, 0}};
+    (void)state;
+    for (int i = 0; i < COUNT_OF(all); i++) all[i].variant = variant_index(all[i].name);
+    run_scenarios(all, COUNT_OF(all));
+}
+
 /* ---- reports, whose records come from malloc */
-enum { COST, MEMORY, DESCRIPTION, ATTENTION_COST, LINFORMER_COST, PATCHES_COST };
+enum { COST, MEMORY, DESCRIPTION, ATTENTION_COST, LINFORMER_COST, PERFORMER_COST, GLOBAL_COST, PATCHES_COST };
 static void set_up_report(world *w)
 {
     OK(w->ctx, attn_layout_create(w->ctx, 2, &w->layout));
     OK(w->ctx, attn_layout_set_lengths(w->ctx, w->layout, 2, (const int64_t[]){w->variant == ATTENTION_COST ? 400 : 70, 9},
                                        0)); /* long enough for two sweeps */
     OK(w->ctx, attn_mask_causal(w->ctx, ATTN_ALIGN_LAST, &w->mask[0]));
+    OK(w->ctx, attn_mask_global(w->ctx, ATTN_ALIGN_LAST, 1, (const int64_t[]){3}, &w->mask[1]));
 }
 
 static attn_status report(world *w)
@@ -162,12 +202,16 @@ static attn_status report(world *w)
     attn_status status = attn_attention_options_init(&a, sizeof a);
     a.query_width = 8;
     if (w->variant == LINFORMER_COST) a.form = ATTN_FORM_LINFORMER, a.projected = 3, a.longest = 70;
+    if (w->variant == PERFORMER_COST) a.form = ATTN_FORM_PERFORMER;
+    a.global_projections = w->variant == GLOBAL_COST;
     if (w->variant == PATCHES_COST) o.patch_values = 12;
     switch (w->variant) {
     case PATCHES_COST:
     case COST: AGAIN(w, status, attn_transformer_cost(w->ctx, &o, 1, w->layout, w->layout, &r)); break;
     case MEMORY: AGAIN(w, status, attn_transformer_memory(w->ctx, &o, 1, 79, 70, &r)); break;
     case LINFORMER_COST: AGAIN(w, status, attn_attention_cost(w->ctx, &a, w->layout, w->layout, NULL, &r)); break;
+    case GLOBAL_COST: AGAIN(w, status, attn_attention_cost(w->ctx, &a, w->layout, w->layout, w->mask[1], &r)); break;
+    case PERFORMER_COST:
     case ATTENTION_COST: AGAIN(w, status, attn_attention_cost(w->ctx, &a, w->layout, w->layout, w->mask[0], &r)); break;
     default: AGAIN(w, status, attn_transformer_describe(w->ctx, &o, 3, sizeof name, name, &rank, shape));
     }
@@ -190,6 +234,8 @@ static void test_reports(void **state)
         {"a model's memory", set_up_report, report, result_report, NULL, EACH_AGAIN | FORETELLS, MEMORY},
         {"a model's parameters", set_up_report, report, result_report, NULL, EACH_AGAIN, DESCRIPTION},
         {"a Linformer's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, LINFORMER_COST},
+        {"a Performer's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, PERFORMER_COST},
+        {"the cost of global tokens", set_up_report, report, result_report, NULL, EACH_AGAIN, GLOBAL_COST},
         {"the cost of a model of patches", set_up_report, report, result_report, NULL, EACH_AGAIN | FORETELLS, PATCHES_COST},
         {"an attention layer's cost", set_up_report, report, result_report, NULL, EACH_AGAIN, ATTENTION_COST},
     };
@@ -199,7 +245,7 @@ static void test_reports(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stacks), cmocka_unit_test(test_forward), cmocka_unit_test(test_backward),
-                                       cmocka_unit_test(test_optimizer), cmocka_unit_test(test_reports)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stacks),    cmocka_unit_test(test_forward),    cmocka_unit_test(test_backward),
+                                       cmocka_unit_test(test_optimizer), cmocka_unit_test(test_inspection), cmocka_unit_test(test_reports)};
     return cmocka_run_group_tests(tests, NULL, print_injections);
 }

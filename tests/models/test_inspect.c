@@ -237,6 +237,30 @@ static void test_refusals(void **state)
     attn_context_free(ctx);
 }
 
+/* linear attention has no weights to look at; what stands beside it, across, has */
+static void test_linear(void **state)
+{
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_transformer_options o = model_options(1, 1);
+    model_batch batch;
+    attn_inspect_request r;
+    (void)state;
+    o.form = ATTN_FORM_LINEAR;
+    attn_transformer *model = model_create(ctx, &o);
+    model_batch_open(ctx, &batch, &o, 1, (const int64_t[]){4}, (const int64_t[]){3}, 3);
+    attn_tensor *entropy = model_tensor(ctx, ATTN_FLOAT32, 2, 3);
+    OK(ctx, attn_inspect_request_init(&r, sizeof r));
+    r.entropy = entropy;
+    for (r.part = ATTN_INSPECT_ENCODER; r.part <= ATTN_INSPECT_DECODER; r.part++)
+        FAILS(ctx, attn_transformer_inspect(ctx, model, &batch.batch, &r), ATTN_ERROR_UNSUPPORTED, "request.part");
+    r.part = ATTN_INSPECT_CROSS;
+    OK(ctx, attn_transformer_inspect(ctx, model, &batch.batch, &r));
+    model_batch_close(&batch);
+    attn_tensor_free(entropy);
+    attn_transformer_free(model);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_parts_of_a_model),
         cmocka_unit_test(test_of_operands),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_linear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #ifndef TESTS_MODELS_VARIANTS_H
 #define TESTS_MODELS_VARIANTS_H
 #include <attn/rotary.h>
+#include <string.h>
 #include "models/options.h"
 #include "support/model.h"
 
@@ -132,6 +133,13 @@ static const variant variants[] = {
     {"tanh of width 1", {{"recurrence", ATTN_RECURRENCE_TANH}, {"both_ways", 0}, {"width", 1}}, {1, 1}},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static inline int variant_index(const char *name)
+{
+    int i = 0;
+    while (strcmp(variants[i].name, name) != 0) i++;
+    return i;
+}
 
 static inline attn_transformer_options variant_options(const variant *v, int32_t dtype, double dropout)
 {

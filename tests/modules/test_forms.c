@@ -224,6 +224,30 @@ static void test_directions(void **state)
     assert_int_equal(counted.live_pointers, 0);
 }
 
+/* more features than bytes can be counted for: of one row, of all, with what stands before them */
+static void test_many_features(void **state)
+{
+    static const int64_t features[] = {INT64_MAX, INT64_MAX / 4, INT64_MAX / 16};
+    const int64_t length = 3;
+    attn_layout *layout = NULL;
+    attn_cost_report r = {.struct_size = sizeof r};
+    (void)state;
+    OK(ctx, attn_layout_create(ctx, 1, &layout));
+    OK(ctx, attn_layout_set_lengths(ctx, layout, 1, &length, 0));
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
+        attn_attention_options o = options_of(ATTN_FORM_PERFORMER);
+        attn_attention *layer = NULL;
+        o.query_width = o.key_width = o.value_width = 4;
+        o.heads = o.key_heads = 1;
+        o.head_size = o.key_head_size = o.value_head_size = 4;
+        o.features = features[i];
+        FAILS(ctx, attn_attention_create(ctx, &o, &layer), ATTN_ERROR_TOO_LARGE, "");
+        assert_null(layer);
+        FAILS(ctx, attn_attention_cost(ctx, &o, layout, layout, NULL, &r), ATTN_ERROR_TOO_LARGE, "");
+    }
+    attn_layout_free(layout);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -240,7 +264,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options), cmocka_unit_test(test_values), cmocka_unit_test(test_projections),
-                                       cmocka_unit_test(test_masks), cmocka_unit_test(test_directions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options),     cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_projections), cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_directions),  cmocka_unit_test(test_many_features)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

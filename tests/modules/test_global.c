@@ -216,7 +216,7 @@ static void test_masks(void **state)
         }
         for (int64_t i = 0; i < attn_parameters_count(global.parameters); i++)
             copy(attn_parameters_tensor(again.parameters, i), attn_parameters_tensor(global.parameters, i));
-        attn_mask *both = NULL, *last = NULL;
+        attn_mask *both = NULL, *last = NULL, *first = NULL;
         for (int which = 0; which < 2; which++) {
             go(&f, &plain, which ? f.window : NULL, -1);
             go(&f, &global, which ? f.window : NULL, -1);
@@ -234,6 +234,12 @@ static void test_masks(void **state)
         assert_true(apart(global.y, again.y, 0) == 0 && apart(global.y, again.y, 1) == 0);
         go(&f, &plain, f.global, -1);
         assert_true(apart(plain.y, global.y, 0) == 0 && apart(plain.y, global.y, 1) > 1e-3);
+        /* a union is the same from either side */
+        OK(f.ctx, attn_mask_union(f.ctx, f.global, f.window, &first));
+        go(&f, &global, f.mask, -1);
+        go(&f, &again, first, -1);
+        assert_true(apart(global.y, again.y, 0) == 0 && apart(global.y, again.y, 1) == 0);
+        attn_mask_free(first);
         attn_mask_free(both);
         attn_mask_free(last);
         close_run(&plain);
