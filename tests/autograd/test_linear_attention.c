@@ -348,36 +348,39 @@ static void expect_spread(const attn_tensor *t, int64_t rows, int64_t size, int6
 }
 
 /* A value that is no number reaches its own row and all later ones, a gradient of the output its own and all earlier values: in its column,
-   and nothing else. */
+   and nothing else. Fewer queries than keys are the last rows: their chunks begin inside those of the keys. */
 static void test_not_finite(void **state)
 {
-    enum { ROWS = 150, SIZE = 6, COLUMN = 2 };
-    static const int64_t places[] = {0, 1, 63, 64, 100, ROWS - 1};
+    enum { KEYS = 150, SIZE = 6, COLUMN = 2 };
+    static const int64_t places[] = {0, 1, 63, 64, 100, KEYS - 1}, queries[] = {KEYS, 70};
     (void)state;
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 8; i++) {
         attn_context *ctx = contexts[i % 2];
         attn_linear_attention_options o = options_of(ATTN_FEATURES_ELU, 1);
+        const int64_t rows = queries[i / 4], before = KEYS - rows;
+        const int of_value = i % 4 < 2;
         attn_tape *tape;
         assert_int_equal(attn_tape_create(ctx, &tape), ATTN_OK);
         for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
             random_state random = {9};
-            int64_t at = places[p];
-            attn_tensor *x = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1),
-                        *v = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1);
-            attn_tensor *y = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0),
-                        *dy = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, &random, 1);
-            attn_tensor *dv = tensor_of(ctx, ATTN_FLOAT32, ROWS, 1, SIZE, NULL, 0);
-            attn_tensor *spoiled = i < 2 ? v : dy;
+            const int64_t at = of_value ? places[p] : places[p] % rows, reached = at > before ? at - before : 0;
+            attn_tensor *q = tensor_of(ctx, ATTN_FLOAT32, rows, 1, SIZE, &random, 1),
+                        *x = tensor_of(ctx, ATTN_FLOAT32, KEYS, 1, SIZE, &random, 1),
+                        *v = tensor_of(ctx, ATTN_FLOAT32, KEYS, 1, SIZE, &random, 1);
+            attn_tensor *y = tensor_of(ctx, ATTN_FLOAT32, rows, 1, SIZE, NULL, 0),
+                        *dy = tensor_of(ctx, ATTN_FLOAT32, rows, 1, SIZE, &random, 1);
+            attn_tensor *dv = tensor_of(ctx, ATTN_FLOAT32, KEYS, 1, SIZE, NULL, 0);
+            attn_tensor *spoiled = of_value ? v : dy;
             ((float *)attn_tensor_data(spoiled))[at * SIZE + COLUMN] = p % 2 ? NAN : INFINITY;
             assert_int_equal(attn_tape_begin(ctx, tape, NULL), ATTN_OK);
             assert_int_equal(attn_tape_watch(ctx, tape, v, dv), ATTN_OK);
-            assert_int_equal(attn_linear_attention(ctx, tape, x, x, v, NULL, NULL, &o, y), ATTN_OK);
-            expect_spread(y, ROWS, SIZE, COLUMN, i < 2 ? at : ROWS, ROWS, "output");
+            assert_int_equal(attn_linear_attention(ctx, tape, q, x, v, NULL, NULL, &o, y), ATTN_OK);
+            expect_spread(y, rows, SIZE, COLUMN, of_value ? reached : rows, rows, "output");
             const attn_tensor *outputs[] = {y}, *gradients[] = {dy};
             assert_int_equal(attn_tape_backward(ctx, tape, 1, outputs, gradients, 0, NULL), ATTN_OK);
-            expect_spread(dv, ROWS, SIZE, COLUMN, 0, i < 2 ? 0 : at + 1, "gradient of values");
-            attn_tensor *all[] = {x, v, y, dy, dv};
-            for (int t = 0; t < 5; t++) attn_tensor_free(all[t]);
+            expect_spread(dv, KEYS, SIZE, COLUMN, 0, of_value ? 0 : at + before + 1, "gradient of values");
+            attn_tensor *all[] = {q, x, v, y, dy, dv};
+            for (int t = 0; t < 6; t++) attn_tensor_free(all[t]);
         }
         attn_tape_free(tape);
     }
