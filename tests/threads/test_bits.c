@@ -38,29 +38,39 @@ static void test_reference(void **state)
     check(ATTN_BACKEND_REFERENCE, "reference", 4);
 }
 
-enum { HEADS = 8, ROWS = 64, SIZE = 4, ALL = ROWS * HEADS * SIZE, AGAIN = 400 };
-static float query[ALL], key[ALL], value[ALL], output[ALL], log_sum_exp[HEADS * ROWS], d_output[ALL], pair[2 * ROWS * ROWS];
-static float d_query[ALL], d_key[ALL], d_value[ALL], d_pair[2 * ROWS * ROWS];
+/* the last of the longest's tiles has one row: whoever is through with it begins the next head while the first is under way */
+enum { SIZE = 4, LONGEST = 129, MOST = LONGEST * 4 * SIZE, PAIRS = LONGEST * LONGEST, AGAIN = 400 };
+static float query[MOST], key[MOST], value[MOST], output[MOST], log_sum_exp[MOST], d_output[MOST], pair[PAIRS];
+static float d_query[MOST], d_key[MOST], d_value[MOST], d_pair[PAIRS];
 
-static view rows_of(float *data)
+/* Segments side by side; few key heads and long segments make the backward go by tiles of queries, then by tiles of keys. */
+typedef struct shared_shape {
+    const char *name;
+    int64_t rows, segments, heads, key_heads;
+} shared_shape;
+
+static view heads_of(float *data, int64_t rows, int64_t heads)
 {
-    return (view){data, ROWS, HEADS, SIZE, HEADS * SIZE, SIZE, ATTN_FLOAT32, 0};
+    return (view){data, rows, heads, SIZE, heads * SIZE, SIZE, ATTN_FLOAT32, 0};
 }
 
 /* all heads of a segment add to one gradient: heads are jobs of their own, and no two may add at once */
-static void shared_bias(attn_context *ctx)
+static void shared_bias(attn_context *ctx, const shared_shape *s)
 {
-    static const attn_segment halves[] = {{0, ROWS / 2, 0, 0}, {ROWS / 2, ROWS / 2, 0, 1}};
+    const int64_t each = s->rows / s->segments;
+    const attn_segment parts[] = {{0, each, 0, 0}, {each, each, 0, 1}};
     attn__attention_bias bias = {.pair = {.data = pair, .dtype = ATTN_FLOAT32}, .d_pair = {.data = d_pair, .dtype = ATTN_FLOAT32}};
-    const int64_t stride[4] = {ROWS * ROWS, 0, ROWS, 1}, extent[4] = {2, 1, ROWS, ROWS};
-    const attn__segments segments = {2, ROWS, halves};
+    const int64_t stride[4] = {each * each, 0, each, 1}, extent[4] = {s->segments, 1, each, each};
+    const attn__segments segments = {s->segments, s->rows, parts};
     const attn__kernels *table;
     memcpy(bias.pair_stride, stride, sizeof stride);
     memcpy(bias.pair_extent, extent, sizeof extent);
-    attn__attention_arguments a = {.query = rows_of(query), .key = rows_of(key), .value = rows_of(value), .output = rows_of(output)};
-    a.d_query = rows_of(d_query), a.d_key = rows_of(d_key), a.d_value = rows_of(d_value), a.d_output = rows_of(d_output);
+    attn__attention_arguments a = {.query = heads_of(query, s->rows, s->heads), .key = heads_of(key, s->rows, s->key_heads)};
+    a.value = heads_of(value, s->rows, s->key_heads), a.output = heads_of(output, s->rows, s->heads);
+    a.d_query = heads_of(d_query, s->rows, s->heads), a.d_key = heads_of(d_key, s->rows, s->key_heads);
+    a.d_value = heads_of(d_value, s->rows, s->key_heads), a.d_output = heads_of(d_output, s->rows, s->heads);
     a.log_sum_exp = log_sum_exp, a.query_segments = a.key_segments = segments, a.scale = 1, a.bias = &bias;
-    for (int i = 0; i < 2 * ROWS * ROWS; i++) d_pair[i] = 1;
+    for (int i = 0; i < PAIRS; i++) d_pair[i] = 1;
     OK(ctx, attn__kernels_for(ctx, ATTN_FLOAT32, &table));
     OK(ctx, attn__enter(ctx));
     attn_status status = table->attention(ctx, &a);
@@ -70,19 +80,23 @@ static void shared_bias(attn_context *ctx)
 static void test_shared_bias(void **state)
 {
     (void)state;
-    static float alone[2 * ROWS * ROWS];
+    static const shared_shape shapes[] = {{"each head its keys", 64, 2, 8, 8}, {"one key head, two sweeps", LONGEST, 1, 4, 1}};
+    static float alone[PAIRS];
     float *const filled[] = {query, key, value, d_output};
     random_state random = {5};
-    for (int i = 0; i < 4; i++) random_floats(&random, filled[i], ALL, -1, 1);
-    random_floats(&random, pair, 2 * ROWS * ROWS, -1, 1);
-    for (int32_t threads = 1; threads <= 3; threads++) {
-        attn_context *ctx = model_context(ATTN_BACKEND_BLAS, threads, 0);
-        for (int i = 0; i < (threads == 1 ? 1 : AGAIN); i++) {
-            shared_bias(ctx);
-            if (threads == 1) memcpy(alone, d_pair, sizeof alone);
-            if (memcmp(alone, d_pair, sizeof alone) != 0) fail_msg("%d threads, time %d: other bytes than one gives", (int)threads, i);
+    for (int i = 0; i < 4; i++) random_floats(&random, filled[i], MOST, -1, 1);
+    random_floats(&random, pair, PAIRS, -1, 1);
+    for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            attn_context *ctx = model_context(ATTN_BACKEND_BLAS, threads, 0);
+            for (int i = 0; i < (threads == 1 ? 1 : AGAIN); i++) {
+                shared_bias(ctx, &shapes[n]);
+                if (threads == 1) memcpy(alone, d_pair, sizeof alone);
+                if (memcmp(alone, d_pair, sizeof alone) != 0)
+                    fail_msg("%s, %d threads, time %d: other bytes than one gives", shapes[n].name, (int)threads, i);
+            }
+            attn_context_free(ctx);
         }
-        attn_context_free(ctx);
     }
 }
 
