@@ -257,17 +257,19 @@ static void test_gradients_are_guarded(void **state)
     attn__parameters_release(set);
 }
 
-/* the end of a long value is guarded too, when shorter ones came before it */
-static void test_long_after_short(void **state)
+/* the end of a long value is guarded too, when shorter ones came before it or come after it */
+static void test_long_beside_short(void **state)
 {
     (void)state;
     attn_tensor *x = make(1, WIDTH), *g = make(1, WIDTH), *y = make(20 * ROWS, WIDTH), *gy = make(20 * ROWS, WIDTH), *z = make(1, WIDTH);
     attn_tensor *end = columns((float *)attn_tensor_data(y) + (20 * ROWS - 1) * WIDTH, 1, WIDTH, WIDTH);
-    OK(attn_tape_begin(ctx, tape, NULL));
-    OK(attn_tape_watch(ctx, tape, x, g));
-    OK(attn_tape_watch(ctx, tape, y, gy));
-    assert_int_equal(attn_softmax(ctx, tape, x, end), ATTN_ERROR_BAD_STATE);
-    OK(attn_softmax(ctx, tape, x, z));
+    for (int after = 0; after < 2; after++) {
+        OK(attn_tape_begin(ctx, tape, NULL));
+        OK(attn_tape_watch(ctx, tape, after ? y : x, after ? gy : g));
+        OK(attn_tape_watch(ctx, tape, after ? x : y, after ? g : gy));
+        assert_int_equal(attn_softmax(ctx, tape, x, end), ATTN_ERROR_BAD_STATE);
+        OK(attn_softmax(ctx, tape, x, z));
+    }
 }
 
 /* Rows of keys in no segment have a gradient of zero, also when the segments that repeat others make up their number. What the gradients of
@@ -420,7 +422,7 @@ int main(void)
         TEST(test_pieces_are_not_watched),
         TEST(test_parameters_are_guarded),
         TEST(test_gradients_are_guarded),
-        TEST(test_long_after_short),
+        TEST(test_long_beside_short),
         TEST(test_rows_in_no_segment),
         TEST(test_empty),
         TEST(test_part_and_whole),
