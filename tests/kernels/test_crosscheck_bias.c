@@ -1,14 +1,5 @@
 /* attention with position biases and additive scores: BLAS against the two references */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-/* after the headers it needs */
-#include <cmocka.h>
-#include "support/compare.h"
-#include "support/crosscheck.h"
-
-enum { LINEAR = 1, BUCKETS = 2, KEYS = 4, VALUES = 8, PAIR = 16, ADDITIVE = 32, TURNED = 64 };
+#include "bias_data.h"
 
 typedef struct bias_shape {
     int64_t heads, key_heads, size, value_size;
@@ -45,8 +36,9 @@ typedef struct bias_data {
     attn_segment queries[3], keys[3];
     attn__segments query_segments, key_segments;
     trio query, key, value, output, log_sum_exp, d_output, d_query, d_key, d_value;
-    trio vector, d_vector, distance, d_distance, table, d_table, values, d_values, pair, d_pair;
-    int64_t extent[4];
+    bias_part part;
+    bias_around around;
+    bias_numbers bias;
 } bias_data;
 
 static int64_t longest(const int64_t *lengths, int64_t count)
@@ -58,7 +50,7 @@ static int64_t longest(const int64_t *lengths, int64_t count)
 
 static void make_data(crosscheck *c, const bias_shape *s, bias_data *d)
 {
-    int64_t rows = 0, keys = 0, terms = 2 * s->reach + 1;
+    int64_t rows = 0, keys = 0;
     for (int64_t i = 0; i < s->pairs; i++) {
         d->queries[i] = (attn_segment){rows, s->queries[i], 100 * i + 10, i};
         d->keys[i] = (attn_segment){keys, s->keys[i], 100 * i + 3, i};
@@ -67,49 +59,19 @@ static void make_data(crosscheck *c, const bias_shape *s, bias_data *d)
     }
     d->query_segments = (attn__segments){s->pairs, rows, d->queries};
     d->key_segments = (attn__segments){s->pairs, keys, d->keys};
+    d->part = (bias_part){s->what, s->both_sides, s->reach, s->buckets, s->pair_segments, s->pair_heads};
+    d->around = (bias_around){
+        s->heads, s->size, s->value_size, s->pairs, longest(s->queries, s->pairs), longest(s->keys, s->pairs), longest(s->keys, s->pairs)};
     d->query = input_heads(c, rows, s->heads, s->size, -1, 1);
     d->key = input_heads(c, keys, s->key_heads, s->size, -1, 1);
     d->value = input_heads(c, keys, s->key_heads, s->value_size, -1, 1);
     d->d_output = input_heads(c, rows, s->heads, s->value_size, -1, 1);
-    d->vector = input_rows(c, s->heads, s->size, -1, 1);
-    d->distance = input_rows(c, s->what & BUCKETS ? s->buckets : 1, s->heads, s->what & LINEAR ? 0.01 : -1, s->what & LINEAR ? 0.3 : 1);
-    d->table = input_rows(c, terms, s->size, -1, 1);
-    d->values = input_rows(c, terms, s->value_size, -1, 1);
-    d->extent[0] = s->pair_segments == 0 ? s->pairs : 1;
-    d->extent[1] = s->pair_heads == 0 ? s->heads : 1;
-    d->extent[2] = longest(s->queries, s->pairs) + 1;
-    d->extent[3] = longest(s->keys, s->pairs) + 2;
-    d->pair = input_rows(c, d->extent[0] * d->extent[1] * d->extent[2], d->extent[3], -1, 1);
+    make_bias(c, &d->part, &d->around, &d->bias);
     d->output = result_heads(c, rows, s->heads, s->value_size, 0);
     d->d_query = result_heads(c, rows, s->heads, s->size, 0);
     d->d_key = result_heads(c, keys, s->key_heads, s->size, 0);
     d->d_value = result_heads(c, keys, s->key_heads, s->value_size, 0);
     d->log_sum_exp = result_rows(c, s->heads, rows, 0);
-    d->d_vector = result_rows(c, s->heads, s->size, 1);
-    d->d_distance = result_rows(c, d->distance.at[0].rows, s->heads, 1);
-    d->d_table = result_rows(c, terms, s->size, 1);
-    d->d_values = result_rows(c, terms, s->value_size, 1);
-    d->d_pair = result_rows(c, d->pair.at[0].rows, d->extent[3], 1);
-}
-
-static attn__attention_bias bias_of(const bias_shape *s, bias_data *d, int run)
-{
-    attn__attention_bias b = {.both_sides = s->both_sides, .furthest = s->reach, .reach = s->reach};
-    if (s->what & (LINEAR | BUCKETS)) {
-        b.distance_kind = s->what & LINEAR ? ATTN__DISTANCE_LINEAR : ATTN__DISTANCE_BUCKETS;
-        b.distance = d->distance.at[run];
-        b.d_distance = d->d_distance.at[run];
-    }
-    if (s->what & KEYS) b.relative_keys = d->table.at[run], b.d_relative_keys = d->d_table.at[run];
-    if (s->what & VALUES) b.relative_values = d->values.at[run], b.d_relative_values = d->d_values.at[run];
-    if (!(s->what & PAIR)) return b;
-    b.pair = d->pair.at[run];
-    b.d_pair = d->d_pair.at[run];
-    b.pair_stride[3] = 1;
-    for (int i = 0; i < 4; i++) b.pair_extent[i] = d->extent[i];
-    for (int i = 2; i >= 0; i--) b.pair_stride[i] = b.pair_stride[i + 1] * b.pair_extent[i + 1];
-    if (s->what & TURNED) b.pair_stride[2] = 1, b.pair_stride[3] = b.pair_extent[2]; /* keys by queries in memory */
-    return b;
 }
 
 static void bias_case(crosscheck *c, const void *what)
@@ -121,7 +83,7 @@ static void bias_case(crosscheck *c, const void *what)
     trio weights = result_heads(c, m, s->heads, n, 0);
     for (int run = 0; run < RUNS; run++) {
         attn_mask *mask = NULL;
-        attn__attention_bias bias = bias_of(s, &d, run);
+        attn__attention_bias bias = bias_of(&d.part, &d.bias, run);
         if (s->causal) assert_int_equal(attn_mask_causal(c->ctx[run], ATTN_ALIGN_LAST, &mask), ATTN_OK);
         attn__attention_arguments a = {
             .query = d.query.at[run],
@@ -141,26 +103,21 @@ static void bias_case(crosscheck *c, const void *what)
             .dropout = {s->rate, 8, 44, 7, {NULL, NULL}},
             .bias = s->what & ~ADDITIVE ? &bias : NULL,
         };
-        if (s->what & ADDITIVE) a.score_vector = d.vector.at[run], a.d_score_vector = d.d_vector.at[run];
+        if (s->what & ADDITIVE) a.score_vector = d.bias.vector.at[run], a.d_score_vector = d.bias.d_vector.at[run];
         assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
         assert_int_equal(c->table[run]->attention_back(c->ctx[run], &a), ATTN_OK);
         assert_int_equal(c->table[run]->attention_weights(c->ctx[run], &a, &(attn__weights_part){0, 0, 0}, &weights.at[run]), ATTN_OK);
         attn_mask_free(mask);
     }
     double keys = (double)longest(s->keys, s->pairs), terms = 2 * (double)s->size + keys;
-    double rows = (double)d.query_segments.rows, all = terms + rows * keys * (double)s->heads;
+    double rows = (double)d.query_segments.rows;
     expect_close(c, "attention", terms, &d.output);
     expect_close(c, "log_sum_exp", terms, &d.log_sum_exp);
     expect_close(c, "attention_weights", terms, &weights);
     expect_close(c, "attention_back", terms, &d.d_query);
     expect_close(c, "attention_back", rows + terms, &d.d_key);
     expect_close(c, "attention_back", rows + terms, &d.d_value);
-    if (s->what & ADDITIVE) expect_close(c, "attention_bias", all, &d.d_vector);
-    /* each term of a slope's gradient is a distance, up to `keys`, times numbers that cancel along a row */
-    if (s->what & (LINEAR | BUCKETS)) expect_close(c, "attention_bias", s->what & LINEAR ? all * keys : all, &d.d_distance);
-    if (s->what & KEYS) expect_close(c, "attention_bias", all, &d.d_table);
-    if (s->what & VALUES) expect_close(c, "attention_bias", all, &d.d_values);
-    if (s->what & PAIR) expect_close(c, "attention_back", terms * (double)(s->heads * s->pairs), &d.d_pair);
+    expect_bias(c, &d.part, &d.around, terms, rows, &d.bias);
 }
 
 static void test_biases(void **state)

@@ -35,11 +35,11 @@ static void weights_row(const weights_job *job, int64_t h, int64_t r, uint8_t *a
     int64_t n = job->pair.key->length, low = 0, high = 0;
     float *s = head_at(job->weights, r, h);
     int listed = attn__mask_row(job->a->mask, &job->pair, head, i, 0, n, &low, &high, allowed);
-    for (int64_t j = 0; j < n; j++) {
-        if (j < low || j >= high || (listed && !allowed[j])) s[j] = 0;
-    }
     for (int64_t j = low; listed && j < high; j++) s[j] = allowed[j] ? s[j] : -INFINITY;
     normalise(s + low, high - low, (float)job->a->soft_cap);
+    for (int64_t j = 0; j < n; j++) { /* last: in a row that sees what is no number, too */
+        if (j < low || j >= high || (listed && !allowed[j])) s[j] = 0;
+    }
 }
 
 static void weights_tile(void *context, int64_t index, int32_t worker)

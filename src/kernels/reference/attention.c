@@ -87,12 +87,12 @@ static void compute_row(const attn__attention_arguments *a, const attn__pair *pa
     for (int64_t j = 0; j < n; j++) row->dropped[j] = row->allowed[j] ? drop_weight(a, pair, head, i, j, row->weight[j]) : 0;
 }
 
-/* - sum of w ln w, with 0 ln 0 = 0 */
+/* - sum of w ln w, with 0 ln 0 = 0; of what is no number, none */
 static double entropy_of(const attention_row *row, int64_t keys)
 {
     double sum = 0;
     for (int64_t j = 0; j < keys; j++)
-        if (row->allowed[j] && row->weight[j] > 0) sum -= row->weight[j] * log(row->weight[j]);
+        if (row->allowed[j] && row->weight[j] != 0) sum -= row->weight[j] * log(row->weight[j]);
     return sum;
 }
 
