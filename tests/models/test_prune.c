@@ -39,7 +39,7 @@ static int64_t whole_element(attn_context *ctx, const attn_transformer *pruned, 
         const int64_t columns = attn_tensor_extent(part, 1), size = columns / count;
         return e / columns * attn_tensor_extent(whole, 1) + kept[e % columns / size] * size + e % size;
     }
-    const int is_key = strstr(name, ".key.") != NULL || strstr(name, ".value.") != NULL;
+    const int is_key = strstr(name, "key.") != NULL || strstr(name, "value.") != NULL; /* of global tokens too */
     attn_transformer_options o = {.struct_size = sizeof o};
     OK(ctx, attn_transformer_get_options(ctx, pruned, &o));
     const int64_t heads = place[0] ? o.decoder_heads : o.heads, key_heads = o.key_heads == o.heads ? heads : o.key_heads;
@@ -97,32 +97,83 @@ static void compare_gradients(attn_context *ctx, const attn_transformer *pruned,
     attn_gradients_free(all);
 }
 
+static const struct ground {
+    int32_t backend, dtype;
+    double output, gradient;
+} grounds[] = {{ATTN_BACKEND_BLAS, ATTN_FLOAT32, 1e-6, 2e-6},
+               {ATTN_BACKEND_REFERENCE, ATTN_FLOAT32, 1e-6, 2e-6},
+               {ATTN_BACKEND_REFERENCE, ATTN_FLOAT64, 1e-12, 1e-12}};
+enum { GROUNDS = sizeof grounds / sizeof *grounds };
+
+/* mask: of the encoder's layers, or NULL */
+static void expect_silent(const struct ground *ground, const pruned_case *c, attn_context *ctx, const attn_transformer_options *o,
+                          const attn_mask *mask)
+{
+    const int64_t source[3] = {4, 1, 6}, target[3] = {5, 3, 1};
+    attn_transformer *whole = model_create(ctx, o), *pruned = pruned_of(ctx, whole, c);
+    model_batch batch;
+    model_batch_open(ctx, &batch, o, 3, source, target, 7);
+    silence(attn_transformer_parameters(whole), c, o);
+    assert_true(attn_parameters_elements(attn_transformer_parameters(pruned)) <
+                attn_parameters_elements(attn_transformer_parameters(whole)));
+    if (mask != NULL) {
+        OK(ctx, attn_transformer_set_mask(ctx, whole, 0, -1, mask));
+        OK(ctx, attn_transformer_set_mask(ctx, pruned, 0, -1, mask));
+    }
+    compare_outputs(ctx, pruned, whole, &batch, o->dtype, ground->output, c->name);
+    compare_gradients(ctx, pruned, whole, &batch, o->dtype, ground->gradient, c->name);
+    model_batch_close(&batch);
+    attn_transformer_free(whole);
+    attn_transformer_free(pruned);
+}
+
 static void test_equals_silent_heads(void **state)
 {
-    static const struct {
-        int32_t backend, dtype;
-        double output, gradient;
-    } grounds[] = {{ATTN_BACKEND_BLAS, ATTN_FLOAT32, 1e-6, 2e-6},
-                   {ATTN_BACKEND_REFERENCE, ATTN_FLOAT32, 1e-6, 2e-6},
-                   {ATTN_BACKEND_REFERENCE, ATTN_FLOAT64, 1e-12, 1e-12}};
-    const int64_t source[3] = {4, 1, 6}, target[3] = {5, 3, 1};
     (void)state;
-    for (size_t g = 0; g < sizeof grounds / sizeof *grounds; g++)
+    for (int g = 0; g < GROUNDS; g++)
         for (int i = 0; i < PRUNED_CASES; i++) {
-            const pruned_case *c = &pruned_cases[i];
             attn_context *ctx = model_context(grounds[g].backend, 2, 0);
-            attn_transformer_options o = pruned_options(c, grounds[g].dtype);
-            attn_transformer *whole = model_create(ctx, &o), *pruned = pruned_of(ctx, whole, c);
-            model_batch batch;
-            model_batch_open(ctx, &batch, &o, 3, source, target, 7);
-            silence(attn_transformer_parameters(whole), c, &o);
-            assert_true(attn_parameters_elements(attn_transformer_parameters(pruned)) <
-                        attn_parameters_elements(attn_transformer_parameters(whole)));
-            compare_outputs(ctx, pruned, whole, &batch, o.dtype, grounds[g].output, c->name);
-            compare_gradients(ctx, pruned, whole, &batch, o.dtype, grounds[g].gradient, c->name);
-            model_batch_close(&batch);
-            attn_transformer_free(whole);
-            attn_transformer_free(pruned);
+            const attn_transformer_options o = pruned_options(&pruned_cases[i], grounds[g].dtype);
+            expect_silent(&grounds[g], &pruned_cases[i], ctx, &o, NULL);
+            attn_context_free(ctx);
+        }
+}
+
+/* Global tokens have projections of their own, with as many heads: what goes from the usual ones goes from these, grouped or not. Heads of 4
+   columns in groups of three: a key head's rows are no whole number for each query head. */
+static void test_global_projections(void **state)
+{
+    static const pruned_case cases[] = {
+        {.name = "global tokens", .layers = {2, 0}, .heads = 4, .key_heads = 4, .count = 3, .gone = {{0, 0, 0}, {0, 0, 2}, {0, 1, 3}}},
+        {.name = "global tokens, grouped",
+         .layers = {2, 0},
+         .heads = 6,
+         .key_heads = 2,
+         .count = 3,
+         .gone = {{0, 1, 2}, {0, 1, 0}, {0, 1, 1}}},
+        {.name = "global tokens, no biases",
+         .layers = {1, 1},
+         .heads = 4,
+         .key_heads = 2,
+         .no_bias = 1,
+         .count = 2,
+         .gone = {{0, 0, 0}, {0, 0, 1}}}};
+    static const int64_t places[2] = {0, 3};
+    (void)state;
+    for (int g = 0; g < GROUNDS; g++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            attn_context *ctx = model_context(grounds[g].backend, 2, 0);
+            attn_transformer_options o = pruned_options(&cases[i], grounds[g].dtype);
+            attn_mask *window = NULL, *global = NULL, *mask = NULL;
+            o.positions = ATTN_POSITIONS_SINUSOIDAL;
+            o.global_projections = 1;
+            OK(ctx, attn_mask_window(ctx, ATTN_ALIGN_FIRST, 1, 1, 1, &window));
+            OK(ctx, attn_mask_global(ctx, ATTN_ALIGN_FIRST, 2, places, &global));
+            OK(ctx, attn_mask_union(ctx, window, global, &mask));
+            expect_silent(&grounds[g], &cases[i], ctx, &o, mask);
+            attn_mask_free(window);
+            attn_mask_free(global);
+            attn_mask_free(mask);
             attn_context_free(ctx);
         }
 }
@@ -261,7 +312,7 @@ static void test_carried(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_silent_heads), cmocka_unit_test(test_one_by_one),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_carried)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_silent_heads), cmocka_unit_test(test_global_projections),
+                                       cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_refusals), cmocka_unit_test(test_carried)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
