@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include "fixture.h"
 
 /* Cached decoding against the full forward, full caches, results and errors. */
@@ -249,7 +250,7 @@ static void test_errors(void **state)
     attn_mask *mask = NULL;
     OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_FIRST, &mask));
     OK(ctx, attn_transformer_set_mask(ctx, s.model, 1, 0, mask));
-    FAILS(ctx, attn_generator_create(ctx, s.model, NULL, &made), ATTN_ERROR_UNSUPPORTED, "mask");
+    FAILS(ctx, attn_generator_create(ctx, s.model, NULL, &made), ATTN_ERROR_UNSUPPORTED, "decoder layer 0");
     attn_mask_free(mask);
     close_session(&s);
     o = model_options(1, 0);
@@ -259,6 +260,29 @@ static void test_errors(void **state)
     attn_transformer_free(s.model);
     attn_context_free(s.ctx);
     attn_generator_free(NULL);
+}
+
+/* a mask that no cache can keep is refused in whichever layer it is */
+static void test_masks_of_later_layers(void **state)
+{
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    const attn_transformer_options o = model_options(0, 3);
+    attn_transformer *model = model_create(ctx, &o);
+    attn_generator *made = NULL;
+    attn_mask *mask = NULL;
+    OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_FIRST, &mask));
+    for (int64_t layer = 0; layer < 3; layer++) {
+        char word[32];
+        snprintf(word, sizeof word, "decoder layer %d", (int)layer);
+        OK(ctx, attn_transformer_set_mask(ctx, model, 1, -1, NULL));
+        OK(ctx, attn_transformer_set_mask(ctx, model, 1, layer, mask));
+        FAILS(ctx, attn_generator_create(ctx, model, NULL, &made), ATTN_ERROR_UNSUPPORTED, word);
+        assert_null(made);
+    }
+    attn_mask_free(mask);
+    attn_transformer_free(model);
+    attn_context_free(ctx);
 }
 
 /* sliding windows of layers give through the cache what they give in the whole */
@@ -385,6 +409,7 @@ int main(void)
                                        cmocka_unit_test(test_full),
                                        cmocka_unit_test(test_stops_result_and_score),
                                        cmocka_unit_test(test_windows),
+                                       cmocka_unit_test(test_masks_of_later_layers),
                                        cmocka_unit_test(test_steps_allocate_nothing),
                                        cmocka_unit_test(test_without_memory),
                                        cmocka_unit_test(test_errors),
