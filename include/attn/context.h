@@ -58,8 +58,8 @@ ATTN_API attn_status attn_context_create(const attn_context_options *options, at
    with another context. No call may be running in it. From any thread. Since: 0.0.1 */
 ATTN_API void attn_context_free(attn_context *ctx);
 
-/* The text of the last call's error in this context; "" after a success and for NULL. Borrowed: valid until the next call with
-   this context. Since: 0.0.1 */
+/* The text of the last call's error in this context; "" after a success and for NULL. Always valid UTF-8: '?' stands for bytes of an
+   argument that are none, a name cut short among them. Borrowed: valid until the next call with this context. Since: 0.0.1 */
 ATTN_API const char *attn_context_last_error(const attn_context *ctx);
 
 /* Chooses the backend of the calls to come. Errors: INVALID_ARGUMENT (unknown number). Since: 0.0.1 */

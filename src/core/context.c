@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "guard.h"
+#include "utf8.h"
 
 static const attn_context_options default_options = {
     .struct_size = sizeof(attn_context_options),
@@ -16,6 +17,14 @@ int attn__context_valid(const attn_context *ctx)
     return attn__is(ctx, ATTN__MAGIC_CONTEXT);
 }
 
+/* What a width of the format or the end of the buffer cut in the middle of a character, and bytes of an argument that are no text: a text
+   of errors is UTF-8 whatever it quotes, and other languages may read it as such. */
+static void keep_text(char *text)
+{
+    const int64_t bytes = (int64_t)strlen(text);
+    for (int64_t at = attn__utf8_invalid(text, bytes); at >= 0; at = attn__utf8_invalid(text, bytes)) text[at] = '?';
+}
+
 attn_status attn__fail(attn_context *ctx, attn_status code, const char *format, ...)
 {
     char text[sizeof ctx->error]; /* an argument may be the present text */
@@ -25,6 +34,7 @@ attn_status attn__fail(attn_context *ctx, attn_status code, const char *format, 
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length < 0) snprintf(text, sizeof text, "%s", attn_status_name(code));
+    keep_text(text);
     memcpy(ctx->error, text, strlen(text) + 1);
     return code;
 }

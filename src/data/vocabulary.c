@@ -1,7 +1,7 @@
 #include "vocabulary.h"
 #include <stdlib.h>
 #include <string.h>
-#include "../formats/utf8.h"
+#include "../core/utf8.h"
 
 enum { BYTE_SYMBOLS = 256, SHOWN = 40 };
 

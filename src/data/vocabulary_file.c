@@ -1,8 +1,8 @@
 #include <string.h>
+#include "../core/utf8.h"
 #include "../formats/input.h"
 #include "../formats/json.h"
 #include "../formats/replace.h"
-#include "../formats/utf8.h"
 #include "vocabulary.h"
 
 /* The text form: {"format": "attn_vocabulary", "version": 1, "symbols": "characters", "unknown": false, "tokens": ["\n", " ", ...]}.

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../core/utf8.h"
 #include "digest.h"
 #include "input.h"
 #include "replace.h"
 #include "safetensors_header.h"
-#include "utf8.h"
 
 #define METADATA "__metadata__"
 enum { FIRST_CAPACITY = 16, ALIGNMENT = 8 };

@@ -151,6 +151,14 @@ static void test_errors(void **state)
     assert_string_equal(ctx->error, "layer 2: weight: got [3]");
     attn__fail(ctx, ATTN_ERROR_SHAPE, "%0600d", 7);
     assert_int_equal(strlen(ctx->error), sizeof ctx->error - 1);
+    /* UTF-8 whatever is quoted: cut by a width, by the end of the buffer, or never a text */
+    attn__fail(ctx, ATTN_ERROR_SHAPE, "'%.4s' of it", "a\xC3\xA9\xE2\x82\xAC");
+    assert_string_equal(ctx->error, "'a\xC3\xA9?' of it");
+    attn__fail(ctx, ATTN_ERROR_SHAPE, "%s", "\xC3\xA9\xFF\xC0\xAF.");
+    assert_string_equal(ctx->error, "\xC3\xA9???.");
+    attn__fail(ctx, ATTN_ERROR_SHAPE, "%0509d\xE2\x82\xAC", 7);
+    assert_int_equal(strlen(ctx->error), sizeof ctx->error - 1);
+    assert_string_equal(ctx->error + 507, "07??");
     assert_int_equal(attn__fail(NULL, ATTN_ERROR_SHAPE, "nobody"), ATTN_ERROR_SHAPE);
     assert_int_equal(attn__fail_memory(NULL, ATTN_ERROR_SHAPE, "nobody"), ATTN_ERROR_SHAPE);
     attn__enter(ctx);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/random.h"
+#include "core/utf8.h"
 #include "support/allocator.h"
 
 static attn_context *ctx;
@@ -159,6 +160,10 @@ static void test_words(void **state)
     assert_int_equal(attn_vocabulary_encode(ctx, v, word, 100, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(attn_context_last_error(ctx), "'wwww"));
     assert_null(strstr(attn_context_last_error(ctx), word));
+    for (int i = 1; i < 99; i += 2) memcpy(word + i, "\xC3\xA9", 2); /* the cut comes in the middle of a character */
+    assert_int_equal(attn_vocabulary_encode(ctx, v, word, 99, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(attn_context_last_error(ctx), "\xC3\xA9?' at offset 0"));
+    assert_true(attn__utf8_invalid(attn_context_last_error(ctx), (int64_t)strlen(attn_context_last_error(ctx))) < 0);
     for (int i = 0; i < 2; i++) { /* what cannot be shown is a number */
         assert_int_equal(attn_vocabulary_encode(ctx, v, i ? "a \x7F" : "a \x01", 3, 0, NULL, &count), ATTN_ERROR_INVALID_ARGUMENT);
         assert_non_null(strstr(attn_context_last_error(ctx), i ? "byte 0x7f at offset 2" : "byte 0x01 at offset 2"));

@@ -1,5 +1,5 @@
-#ifndef ATTN_FORMATS_UTF8_H
-#define ATTN_FORMATS_UTF8_H
+#ifndef ATTN_CORE_UTF8_H
+#define ATTN_CORE_UTF8_H
 #include <stdint.h>
 
 /* Length in bytes of the character at text (bytes > 0 are there); 0 when it is not valid UTF-8: overlong, a surrogate, above U+10FFFF
