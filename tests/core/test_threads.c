@@ -229,6 +229,33 @@ static void test_cancel(void **state)
     }
 }
 
+/* two tiles wait for each other, and the cancel comes when both have been taken */
+static void meeting_tile(void *job, int64_t tile, int32_t worker)
+{
+    stopping *s = job;
+    (void)tile;
+    (void)worker;
+    atomic_fetch_add(&s->runs, 1);
+    for (int i = 0; i < 50000 && atomic_load(&s->runs) < 2; i++) sleep_microseconds(100);
+    if (atomic_load(&s->runs) == 2) atomic_store(&s->cancel, 1);
+}
+
+/* A cancel after the last tile was taken stops nothing: the job was done, and says so. */
+static void test_cancel_comes_too_late(void **state)
+{
+    (void)state;
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        attn__pool *pool = pool_of(memory, threads);
+        for (int round = 0; round < 20; round++) {
+            stopping s = {.stop_at = 2};
+            assert_int_equal(attn__pool_run(pool, 2, threads == 1 ? stopping_tile : meeting_tile, &s, &s.cancel, NULL), 0);
+            assert_int_equal(s.runs, 2);
+            assert_int_equal(s.cancel, 1);
+        }
+        attn__pool_free(pool);
+    }
+}
+
 /* the caller waits for a worker, and then for its last tile; the worker ends it when the caller is about to sleep */
 static void late_tile(void *job, int64_t tile, int32_t worker)
 {
@@ -425,12 +452,19 @@ static void test_fork_in_a_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_tile_once),  cmocka_unit_test(test_all_take_part),
-        cmocka_unit_test(test_many_short_jobs), cmocka_unit_test(test_pools_side_by_side),
-        cmocka_unit_test(test_cancel),          cmocka_unit_test(test_on_thread),
-        cmocka_unit_test(test_signals),         cmocka_unit_test(test_system_refuses),
-        cmocka_unit_test(test_huge_count),      cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_fork_in_a_job),   cmocka_unit_test(test_no_call_is_missed),
+        cmocka_unit_test(test_each_tile_once),
+        cmocka_unit_test(test_all_take_part),
+        cmocka_unit_test(test_many_short_jobs),
+        cmocka_unit_test(test_pools_side_by_side),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_on_thread),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_system_refuses),
+        cmocka_unit_test(test_huge_count),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_in_a_job),
+        cmocka_unit_test(test_no_call_is_missed),
+        cmocka_unit_test(test_cancel_comes_too_late),
     };
     return cmocka_run_group_tests(tests, create, destroy);
 }
