@@ -191,6 +191,23 @@ static void test_cursor(void **state)
     }
 }
 
+/* All 64 bits of a draw's number count: windows do not come again after 2^32 of them. */
+static void test_late_draws(void **state)
+{
+    (void)state;
+    const attn_dataset_options o = options_of(ATTN_ORDER_RANDOM_WINDOWS, 4, 16);
+    attn_dataset *dataset = make(1000, &o);
+    int64_t starts[3][16], ids[3][16];
+    for (int i = 0; i < 3; i++) {
+        attn_batch batch = batch_of();
+        assert_int_equal(attn__dataset_seek(ctx, dataset, i * (INT64_C(1) << 32)), ATTN_OK);
+        assert_int_equal(attn_dataset_next(ctx, dataset, &batch), ATTN_OK);
+        check_batch(&batch, starts[i], ids[i]);
+        for (int j = 0; j < i; j++) assert_memory_not_equal(starts[i], starts[j], sizeof starts[i]);
+    }
+    attn_dataset_free(dataset);
+}
+
 static void test_fingerprint(void **state)
 {
     (void)state;
@@ -310,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_cursor),
+        cmocka_unit_test(test_late_draws),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_steady_state_allocates_nothing),
         cmocka_unit_test(test_every_allocation_fails),
