@@ -2,11 +2,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
 #include "support/compare.h"
 #include "support/crosscheck.h"
+#include "support/drawn.h"
 
 enum { MOST = 40 };
 typedef struct convolution_shape {
@@ -110,8 +112,31 @@ static void test_too_large(void **state)
     crosscheck_close(&c);
 }
 
+/* shapes that are drawn: taps within and beyond the segments, several strips, any gradients wanted */
+static void test_drawn(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int64_t i = drawn_first(); i < drawn_end(80); i++) {
+        random_state random = {(uint64_t)i};
+        convolution_shape s = {.in = AMONG(&random, 0, 1, 3, 8, 17, 64, 300), .out = AMONG(&random, 0, 1, 2, 7, 16, 33)};
+        s.taps = AMONG(&random, 1, 2, 3, 4, 5, 9), s.dilation = AMONG(&random, 1, 1, 2, 3, 50), s.count = AMONG(&random, 0, 1, 2, 4, 30);
+        s.first = AMONG(&random, 0, -1, -2, -s.taps, -(s.taps - 1) * s.dilation, 5);
+        for (int k = 0; k < 4; k++) s.lengths[k] = AMONG(&random, 0, 1, 1, 2, 5, 13, 64, 65, 210);
+        s.biased = (int32_t)random_integer(&random, 0, 2), s.add = (int32_t)random_integer(&random, 0, 2);
+        s.gap = (int32_t)AMONG(&random, 0, 0, 1, 3);
+        const convolution_case what = {&s, drawn_once_in(&random, 3) ? (int32_t)random_integer(&random, 1, 8) : 0, 0};
+        printf("draw %d: %d to %d columns, taps %d, dilation %d, first %d, %d segments (%d %d %d %d), bias %d, add %d, wanted %d\n", (int)i,
+               (int)s.in, (int)s.out, (int)s.taps, (int)s.dilation, (int)s.first, (int)s.count, (int)s.lengths[0], (int)s.lengths[1],
+               (int)s.lengths[2], (int)s.lengths[3], s.biased, s.add, what.wanted);
+        crosscheck_run(&c, run_case, &what, 0);
+    }
+    crosscheck_close(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolution), cmocka_unit_test(test_too_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_convolution), cmocka_unit_test(test_too_large), cmocka_unit_test(test_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
 #include "support/compare.h"
 #include "support/crosscheck.h"
+#include "support/drawn.h"
 
 enum { MOST = 40 };
 typedef struct recurrent_shape {
@@ -245,9 +247,35 @@ static void test_too_large_reference(void **state)
     crosscheck_close(&c);
 }
 
+/* shapes that are drawn: widths around the ends of what is cut, segments of any lengths, any gradients wanted */
+static void test_drawn(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int64_t i = drawn_first(); i < drawn_end(80); i++) {
+        random_state random = {(uint64_t)i};
+        recurrent_shape s = {.width = AMONG(&random, 1, 2, 3, 8, 15, 16, 17, 33, 64, 65, 130), .count = AMONG(&random, 1, 2, 3, 4, 6, 40)};
+        for (int k = 0; k < 6; k++) s.lengths[k] = AMONG(&random, 0, 1, 1, 2, 3, 7, 16, 40);
+        s.reverse = (int32_t)random_integer(&random, 0, 2), s.states = (int32_t)random_integer(&random, 0, 2);
+        s.add = (int32_t)random_integer(&random, 0, 2), s.gap = (int32_t)AMONG(&random, 0, 0, 1, 3);
+        const recurrent_case what = {&s, random_integer(&random, 0, 2) ? ATTN_RECURRENT_LSTM : ATTN_RECURRENT_TANH,
+                                     drawn_once_in(&random, 3) ? (int32_t)random_integer(&random, 1, 16) : 0};
+        printf("draw %d: width %d, %d segments (%d %d %d %d %d %d), reverse %d, states %d, add %d, kind %d, wanted %d\n", (int)i,
+               (int)s.width, (int)s.count, (int)s.lengths[0], (int)s.lengths[1], (int)s.lengths[2], (int)s.lengths[3], (int)s.lengths[4],
+               (int)s.lengths[5], s.reverse, s.states, s.add, what.kind, what.wanted);
+        crosscheck_run(&c, run_case, &what, 0);
+    }
+    crosscheck_close(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent), cmocka_unit_test(test_wanted), cmocka_unit_test(test_arriving),
-                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_too_large_reference)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recurrent),
+                                       cmocka_unit_test(test_wanted),
+                                       cmocka_unit_test(test_arriving),
+                                       cmocka_unit_test(test_too_large),
+                                       cmocka_unit_test(test_too_large_reference),
+                                       cmocka_unit_test(test_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

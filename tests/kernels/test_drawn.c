@@ -1,9 +1,8 @@
-/* Attention of drawn shapes: what the lists of the other cross-checks have one at a time, together. BLAS against the two references; draw N
-   alone: ATTN_DRAW=N, more of them: ATTN_DRAWS=N. */
+/* attention of drawn shapes, masks, biases and numbers: BLAS against the two references */
 #include <stdio.h>
-#include <stdlib.h>
 #include "attention_data.h"
 #include "bias_data.h"
+#include "support/drawn.h"
 
 enum { DRAWS = 120, WHERE = 5 };
 
@@ -12,12 +11,6 @@ typedef struct drawn {
     bias_part bias;
     int32_t unwanted, bad; /* bits of tables without a gradient; 1 to 4: a key, value, query or gradient is no number */
 } drawn;
-
-static int64_t among(random_state *random, int64_t count, const int64_t *of)
-{
-    return of[random_integer(random, 0, count)];
-}
-#define AMONG(random, ...) among(random, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 
 /* lengths around the ends of tiles and blocks, most of them small */
 static int64_t draw_length(random_state *random)
@@ -38,20 +31,18 @@ static attention_shape draw_shape(random_state *random)
     s.value_size = AMONG(random, 1, 3, 5, 8, 16, 24, s.size);
     s.mask = (int32_t)random_integer(random, 0, MASK_SPARSE + 1);
     s.add = (int32_t)random_integer(random, 0, 2);
-    if (random_integer(random, 0, 4) == 0) s.soft_cap = 1.5;
-    if (random_integer(random, 0, 4) == 0) s.rate = 0.3;
+    if (drawn_once_in(random, 4)) s.soft_cap = 1.5;
+    if (drawn_once_in(random, 4)) s.rate = 0.3;
     s.gap = AMONG(random, 0, 0, 1, 3), s.head_gap = AMONG(random, 0, 0, 2);
     s.pairs = one_segment(s.mask) ? 1 : random_integer(random, 1, 5);
     for (int64_t i = 0; i < s.pairs; i++) {
         s.queries[i] = draw_length(random);
-        s.keys[i] = i > 0 && random_integer(random, 0, 5) == 0 ? -1
-                    : random_integer(random, 0, 2) == 0        ? s.queries[i]
-                                                               : draw_length(random);
+        s.keys[i] = i > 0 && drawn_once_in(random, 5) ? -1 : drawn_once_in(random, 2) ? s.queries[i] : draw_length(random);
     }
     /* their tables have a row that sees nothing and one that sees all */
     if (one_segment(s.mask) && s.queries[0] < 2) s.queries[0] = 2;
     if (one_segment(s.mask) && s.keys[0] < 1) s.keys[0] = 1;
-    if (random_integer(random, 0, 10) == 0) s.queries[0] = s.keys[0] = 780; /* tiles of the long kind */
+    if (drawn_once_in(random, 10)) s.queries[0] = s.keys[0] = 780; /* tiles of the long kind */
     return s;
 }
 
@@ -60,9 +51,9 @@ static bias_part draw_bias(random_state *random)
     bias_part b = {.both_sides = (int32_t)random_integer(random, 0, 2), .reach = AMONG(random, 0, 1, 5, 16, 300)};
     b.pair_segments = random_integer(random, 0, 2), b.pair_heads = random_integer(random, 0, 2);
     b.buckets = AMONG(random, 4, 6, 8, 32);
-    if (random_integer(random, 0, 2) == 0) return b;
+    if (drawn_once_in(random, 2)) return b;
     b.what = (int32_t)AMONG(random, 0, 0, LINEAR, BUCKETS) | (int32_t)AMONG(random, 0, 0, PAIR, PAIR | TURNED);
-    if (random_integer(random, 0, 5) == 0)
+    if (drawn_once_in(random, 5))
         b.what |= ADDITIVE;
     else
         b.what |= (int32_t)AMONG(random, 0, KEYS, VALUES, KEYS | VALUES);
@@ -75,8 +66,8 @@ static drawn draw(int64_t number)
     random_state random = {(uint64_t)number};
     drawn d = {.shape = draw_shape(&random)};
     d.bias = draw_bias(&random);
-    d.unwanted = random_integer(&random, 0, 3) == 0 ? (int32_t)random_integer(&random, 0, 64) : 0;
-    d.bad = random_integer(&random, 0, 4) == 0 && d.shape.rate == 0 ? (int32_t)random_integer(&random, 1, WHERE) : 0;
+    d.unwanted = drawn_once_in(&random, 3) ? (int32_t)random_integer(&random, 0, 64) : 0;
+    d.bad = drawn_once_in(&random, 4) && d.shape.rate == 0 ? (int32_t)random_integer(&random, 1, WHERE) : 0;
     /* a key that is seen with a weight of exactly 0 may or may not give its value and its gradient: 0 times what is no number */
     if (d.bad % 2 == 0 && (d.shape.mask == MASK_ADDITIVE || d.shape.mask == MASK_NUMBERS)) d.bad = 0;
     return d;
@@ -154,19 +145,12 @@ static void drawn_case(crosscheck *c, const void *context)
     expect_bias(c, &compared, &around, terms, rows, &numbers);
 }
 
-static int64_t asked(const char *name, int64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? atoll(text) : otherwise;
-}
-
 static void test_drawn(void **state)
 {
-    const int64_t one = asked("ATTN_DRAW", -1), first = one < 0 ? 0 : one, end = one < 0 ? asked("ATTN_DRAWS", DRAWS) : one + 1;
     crosscheck c;
     (void)state;
     crosscheck_open(&c);
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = drawn_first(); i < drawn_end(DRAWS); i++) {
         const drawn what = draw(i);
         say(&what, i);
         crosscheck_run(&c, drawn_case, &what, 0);
