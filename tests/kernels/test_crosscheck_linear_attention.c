@@ -151,6 +151,32 @@ static void test_blind_queries(void **state)
     crosscheck_close(&c);
 }
 
+/* so may keys and values that no query sees */
+static void test_blind_keys(void **state)
+{
+    crosscheck c;
+    (void)state;
+    crosscheck_open(&c);
+    for (int causal = 0; causal < 2; causal++) {
+        const linear_shape s = {2, 2, 8, 6, causal, 0, 0, 0, 0, 0, 2, {0, 9}, {70, 9}};
+        linear_data d;
+        make_data(&c, &s, &d);
+        for (int run = 0; run < RUNS; run++) {
+            for (int64_t r = d.keys[0].start; r < d.keys[0].start + 70; r++) {
+                element_set(&d.key.at[run], r, 1, 3, r % 2 ? NAN : INFINITY);
+                element_set(&d.value.at[run], r, 0, 2, r % 3 ? NAN : INFINITY);
+            }
+            attn__linear_arguments a = arguments_of(&s, &d, run);
+            assert_int_equal(c.table[run]->linear_attention(c.ctx[run], &a), ATTN_OK);
+            assert_int_equal(c.table[run]->linear_attention_back(c.ctx[run], &a), ATTN_OK);
+            for (int64_t r = d.keys[0].start; r < d.keys[0].start + 70; r++)
+                assert_true(element_get(&d.d_key.at[run], r, 0, 3) == 0 && element_get(&d.d_value.at[run], r, 1, 2) == 0);
+        }
+        crosscheck_sweep(&c);
+    }
+    crosscheck_close(&c);
+}
+
 /* Scales of keys far past what e to them could hold, rising and falling, then rising gently from block to block: the same answers, all finite. */
 static void test_scales(void **state)
 {
@@ -359,9 +385,10 @@ static void test_counted_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear_attention), cmocka_unit_test(test_wanted),  cmocka_unit_test(test_zero_queries),
-        cmocka_unit_test(test_blind_queries),    cmocka_unit_test(test_scales),  cmocka_unit_test(test_feature_map),
-        cmocka_unit_test(test_sequence_project), cmocka_unit_test(test_counted), cmocka_unit_test(test_counted_others),
+        cmocka_unit_test(test_linear_attention), cmocka_unit_test(test_wanted),           cmocka_unit_test(test_zero_queries),
+        cmocka_unit_test(test_blind_queries),    cmocka_unit_test(test_blind_keys),       cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_feature_map),      cmocka_unit_test(test_sequence_project), cmocka_unit_test(test_counted),
+        cmocka_unit_test(test_counted_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@ typedef struct drawn {
     attention_shape shape;
     bias_part bias;
     int32_t unwanted, bad; /* bits of tables without a gradient; 1 to 4: a key, value, query or gradient is no number */
+    int64_t row, head;     /* where the weights that are looked at begin */
 } drawn;
 
 /* lengths around the ends of tiles and blocks, most of them small */
@@ -53,7 +54,7 @@ static bias_part draw_bias(random_state *random)
     b.buckets = AMONG(random, 4, 6, 8, 32);
     if (drawn_once_in(random, 2)) return b;
     b.what = (int32_t)AMONG(random, 0, 0, LINEAR, BUCKETS) | (int32_t)AMONG(random, 0, 0, PAIR, PAIR | TURNED);
-    if (drawn_once_in(random, 5))
+    if (drawn_once_in(random, 3))
         b.what |= ADDITIVE;
     else
         b.what |= (int32_t)AMONG(random, 0, KEYS, VALUES, KEYS | VALUES);
@@ -67,9 +68,11 @@ static drawn draw(int64_t number)
     drawn d = {.shape = draw_shape(&random)};
     d.bias = draw_bias(&random);
     d.unwanted = drawn_once_in(&random, 3) ? (int32_t)random_integer(&random, 0, 64) : 0;
-    d.bad = drawn_once_in(&random, 4) && d.shape.rate == 0 ? (int32_t)random_integer(&random, 1, WHERE) : 0;
+    d.bad = drawn_once_in(&random, 3) && d.shape.rate == 0 ? (int32_t)random_integer(&random, 1, WHERE) : 0;
     /* a key that is seen with a weight of exactly 0 may or may not give its value and its gradient: 0 times what is no number */
     if (d.bad % 2 == 0 && (d.shape.mask == MASK_ADDITIVE || d.shape.mask == MASK_NUMBERS)) d.bad = 0;
+    d.row = drawn_once_in(&random, 2) ? random_integer(&random, 0, d.shape.queries[0] + 1) : 0;
+    d.head = drawn_once_in(&random, 2) ? random_integer(&random, 0, d.shape.heads) : 0;
     return d;
 }
 
@@ -116,7 +119,7 @@ static void drawn_case(crosscheck *c, const void *context)
     around.apart = around.queries + around.keys + 100 * s->pairs; /* where the segments of make_segments begin */
     make_data(c, s, &d);
     make_bias(c, &what->bias, &around, &numbers);
-    trio weights = result_heads(c, s->queries[0], s->heads, s->keys[0], 0);
+    trio weights = result_heads(c, s->queries[0] - what->row, s->heads - what->head, s->keys[0], 0);
     for (int run = 0; run < RUNS; run++) {
         make_bad(what, &d, run);
         attn__attention_arguments a = arguments_of(s, &d, run);
@@ -126,7 +129,8 @@ static void drawn_case(crosscheck *c, const void *context)
         take_gradients_away(what->unwanted, &a, &bias);
         assert_int_equal(c->table[run]->attention(c->ctx[run], &a), ATTN_OK);
         assert_int_equal(c->table[run]->attention_back(c->ctx[run], &a), ATTN_OK);
-        assert_int_equal(c->table[run]->attention_weights(c->ctx[run], &a, &(attn__weights_part){0, 0, 0}, &weights.at[run]), ATTN_OK);
+        assert_int_equal(
+            c->table[run]->attention_weights(c->ctx[run], &a, &(attn__weights_part){0, what->row, what->head}, &weights.at[run]), ATTN_OK);
     }
     free_masks(&d);
     const double terms = 16 + 2 * (double)s->size + (double)d.key_segments.rows, rows = (double)d.query_segments.rows;

@@ -157,6 +157,20 @@ static void clear_rows(const view *v, int64_t row, int64_t rows, int64_t head)
     }
 }
 
+/* no query sees keys and values of such a segment: they may be no numbers, and their gradients are 0 */
+static int unseen(const linear_job *job, const linear_block *block)
+{
+    return job->a->query_segments.at[block->pair].length == 0;
+}
+
+static void clear_keys(const linear_job *job, const linear_block *block, int64_t key_head)
+{
+    const attn__linear_arguments *a = job->a;
+    const int64_t row = a->key_segments.at[block->pair].start + block->first;
+    if (!a->add_key) clear_rows(&a->d_key, row, block->count, key_head);
+    if (!a->add_value) clear_rows(&a->d_value, row, block->count, key_head);
+}
+
 /* from the first chunk to the last: pairs within chunks, dq by the states */
 static void forward_walk(linear_job *job, const linear_block *block, int64_t key_head, const linear_space *space)
 {
@@ -194,10 +208,10 @@ static void causal_tile(void *context, int64_t index, int32_t worker)
     linear_job *job = context;
     const attn__linear_arguments *a = job->a;
     const linear_block *block = &job->keys.blocks[index / a->key.heads];
-    int64_t key_head = index % a->key.heads, start = a->key_segments.at[block->pair].start;
+    int64_t key_head = index % a->key.heads;
     linear_space space = BLAS(linear_space)(job, worker);
-    if (!a->add_key) clear_rows(&a->d_key, start + block->first, block->count, key_head);
-    if (!a->add_value) clear_rows(&a->d_value, start + block->first, block->count, key_head);
+    clear_keys(job, block, key_head);
+    if (unseen(job, block)) return;
     forward_walk(job, block, key_head, &space);
     if (job->want_key) backward_walk(job, block, key_head, &space);
 }
@@ -235,6 +249,10 @@ static void whole_key_tile(void *context, int64_t index, int32_t worker)
     int64_t key_head = index % a->key.heads, start = a->key_segments.at[block->pair].start;
     linear_space space = BLAS(linear_space)(job, worker);
     const float *r = linear_slot(job, job->back, job->queries.first_slot[block->pair], key_head);
+    if (unseen(job, block)) {
+        clear_keys(job, block, key_head);
+        return;
+    }
     for (int64_t at = 0; at < block->count; at += LINEAR_CHUNK) {
         int64_t row = start + block->first + at, keys = least(LINEAR_CHUNK, block->count - at);
         float to = linear_running(job, key_head, row);

@@ -154,10 +154,10 @@ static void key_back(linear_walk *w, int64_t j)
     for (int64_t f = 0; w->a->d_key.data != NULL && f < w->features; f++) {
         double sum = w->sums[f * w->wide + size];
         for (int64_t c = 0; c < size; c++) sum += w->sums[f * w->wide + c] * (double)value[c];
-        put(&head_of(&w->a->d_key, row, w->key_head)[f], factor * sum, w->a->add_key);
+        put(&head_of(&w->a->d_key, row, w->key_head)[f], w->blind ? 0 : factor * sum, w->a->add_key);
     }
     for (int64_t c = 0; w->a->d_value.data != NULL && c < size; c++)
-        put(&head_of(&w->a->d_value, row, w->key_head)[c], factor * query_sum(w, key, c), w->a->add_value);
+        put(&head_of(&w->a->d_value, row, w->key_head)[c], w->blind ? 0 : factor * query_sum(w, key, c), w->a->add_value);
 }
 
 /* queries and keys from the last to the first; the scale of the sums is the running one, which shrinks */
@@ -168,6 +168,7 @@ static void walk_back(linear_walk *w)
     memset(w->sums, 0, (size_t)(w->features * w->wide) * sizeof *w->sums);
     for (int64_t i = 0; !w->a->causal && i < w->query->length; i++) take_query(w, i);
     w->scale = keys > 0 ? w->running[keys - 1] : 0;
+    w->blind = w->query->length == 0; /* a key that no query sees may be no number */
     for (int64_t j = keys - 1; j >= 0; j--) {
         rescale(w, weight(w->running[j], w->scale));
         w->scale = w->running[j];
