@@ -53,8 +53,8 @@ ATTN_API int64_t attn_trainer_steps(const attn_trainer *trainer);
 /* NULL is fine; any thread, before or after the model, the data set and the context. Since: 0.0.1 */
 ATTN_API void attn_trainer_free(attn_trainer *trainer);
 
-/* Takes the memory of steps beforehand: pieces (see micro_rows) of at most `rows` rows on each side in sequences of at most `longest`. A lack
-   of memory then shows here, and steps that are no larger allocate nothing, from the first one on (in several pieces: with batches of the
+/* Takes the memory of steps beforehand: pieces (see micro_rows) of at most `rows` rows on each side in sequences of at most `longest`, however
+   many. A lack of memory then shows here, and steps that are no larger allocate nothing, from the first one on (in several pieces: with batches of the
    trainer's data set). Without it the first steps take what they need and the third one allocates nothing. Masks must be set before.
    attn_transformer_memory says what it comes to. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, MEMORY_CAP.
    Since: 0.0.1 */

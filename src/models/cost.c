@@ -116,12 +116,17 @@ static attn_status segments_of(attn__dry *dry, const attn_layout *source, const 
     return ATTN_OK;
 }
 
-static attn_status read_run(attn_context *ctx, attn__dry *dry, int training, attn__segments s, attn__segments t, attn_cost_report *r)
+/* rows: not negative where the segments are those of rows in sequences of longest */
+static attn_status read_run(attn_context *ctx, attn__dry *dry, int training, attn__segments s, attn__segments t, int64_t rows,
+                            int64_t longest, attn_cost_report *r)
 {
     const attn__transformer_plan *plan = attn__transformer_plan_of(dry->model);
     const attn_parameters *set = dry->model->parameters;
     attn__reading read = {0};
+    const int any = training && rows >= 0;
+    if (any) dry->ctx->dry = 2;
     attn_status status = attn__read_batch(ctx, dry, training, s, t, &read);
+    if (status == ATTN_OK && any) status = attn__any_layout(ctx, plan, rows, longest, &read.need);
     r->parameters = set->elements;
     r->forward = read.forward;
     r->backward = read.backward;
@@ -162,7 +167,8 @@ static attn_status report_model(attn_context *ctx, const attn_transformer_option
         made = NULL;
         if (like != NULL) status = attn__dry_masks(&dry, like);
         if (status == ATTN_OK) status = segments_of(&dry, source, target, rows, longest, &made, &s, &t);
-        if (status == ATTN_OK) status = decoding ? read_decoding(ctx, &dry, s, t, r) : read_run(ctx, &dry, training, s, t, r);
+        if (status == ATTN_OK)
+            status = decoding ? read_decoding(ctx, &dry, s, t, r) : read_run(ctx, &dry, training, s, t, rows, longest, r);
         attn_layout_free(made);
         if (status != ATTN_OK) return attn__dry_fail(ctx, &dry, status);
         attn__dry_close(&dry);

@@ -158,6 +158,11 @@ attn_status attn__read_batch(attn_context *ctx, attn__dry *dry, int training, at
     return status;
 }
 
+static int64_t sequences_of(int64_t rows, int64_t longest)
+{
+    return rows / longest + (rows % longest != 0);
+}
+
 attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out)
 {
     void *lengths = NULL;
@@ -166,7 +171,7 @@ attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, att
         return attn__fail(dry->ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
                           (long long)longest);
-    int64_t count = rows / longest + (rows % longest != 0), bytes = count * (int64_t)sizeof(int64_t);
+    const int64_t count = sequences_of(rows, longest), bytes = count * (int64_t)sizeof(int64_t);
     attn_status status = attn_layout_create(dry->ctx, count, out);
     if (status != ATTN_OK) return status;
     status = attn__allocate(dry->ctx->memory, bytes, &lengths);
@@ -177,19 +182,73 @@ attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, att
     return status;
 }
 
-attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out)
+/* fewer: rows that the target has less than the source */
+static attn_status need_of(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t fewer, int64_t longest,
+                           attn__need *out)
 {
+    const attn__segments none = {0, 0, NULL};
     attn__dry dry;
     attn__reading reading = {0};
-    attn_layout *layout = NULL;
+    attn_layout *source = NULL, *target = NULL;
+    *out = reading.need;
     attn_status status = attn__dry_open(ctx, &plan->options, plan->heads, &dry);
     if (status != ATTN_OK) return status;
+    dry.ctx->dry = 2;
     status = attn__dry_masks(&dry, plan);
-    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows, longest, &layout);
-    if (status == ATTN_OK) status = attn__read_batch(ctx, &dry, 1, attn__layout_segments(layout), attn__layout_segments(layout), &reading);
-    attn_layout_free(layout);
+    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows, longest, &source);
+    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows - fewer, longest, &target);
+    if (status == ATTN_OK)
+        status = attn__read_batch(ctx, &dry, 1, plan->has_encoder ? attn__layout_segments(source) : none,
+                                  plan->has_decoder ? attn__layout_segments(target) : none, &reading);
+    attn_layout_free(source);
+    attn_layout_free(target);
     if (status != ATTN_OK) return attn__dry_fail(ctx, &dry, status);
     attn__dry_close(&dry);
     *out = reading.need;
     return ATTN_OK;
+}
+
+/* The same rows in `more` sequences more: few and many are those of SAMPLE rows in `apart` fewer and in one each. LESS rows are less memory
+   in any column. */
+enum { SAMPLE = 64, LESS = 16, ALIGNED = 64 };
+static void stretch_bytes(int64_t *need, int64_t few, int64_t many, int64_t apart, int64_t more)
+{
+    if (many > few) attn__grow(need, more, (many - few) / apart + ALIGNED, 1);
+}
+
+static void stretch_entries(int32_t *need, int32_t few, int32_t many, int64_t apart, int64_t more)
+{
+    const int64_t each = (many - few + apart - 1) / apart;
+    if (each > 0) *need = more < (INT32_MAX - *need) / each ? *need + (int32_t)(more * each) : INT32_MAX;
+}
+
+attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *need)
+{
+    const int64_t more = rows - sequences_of(rows, longest), sampled = longest < SAMPLE ? longest : SAMPLE,
+                  apart = SAMPLE - sequences_of(SAMPLE, sampled);
+    attn_status status = ATTN_OK;
+    attn__need few, many;
+    /* a gradient of the decoder's rows, once it is done with, has no room for one of the encoder's if those are more */
+    if (plan->has_encoder && plan->has_decoder && rows > 0 && rows < INT64_MAX - LESS) {
+        status = need_of(ctx, plan, rows + LESS, LESS, longest, &few);
+        if (few.tape.gradients > need->tape.gradients) need->tape.gradients = few.tape.gradients;
+    }
+    if (more == 0 || status != ATTN_OK) return status;
+    status = need_of(ctx, plan, SAMPLE, 0, sampled, &few);
+    if (status == ATTN_OK) status = need_of(ctx, plan, SAMPLE, 0, 1, &many);
+    if (status != ATTN_OK) return status;
+    stretch_bytes(&need->tape.values, few.tape.values, many.tape.values, apart, more);
+    stretch_bytes(&need->tape.records, few.tape.records, many.tape.records, apart, more);
+    stretch_bytes(&need->tape.gradients, few.tape.gradients, many.tape.gradients, apart, more);
+    stretch_bytes(&need->tape.lists, few.tape.lists, many.tape.lists, apart, more);
+    stretch_bytes(&need->scratch, few.scratch, many.scratch, apart, more);
+    for (int i = 0; i < ATTN__TAPE_LISTS; i++)
+        stretch_entries(&need->tape.entries[i], few.tape.entries[i], many.tape.entries[i], apart, more);
+    return ATTN_OK;
+}
+
+attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out)
+{
+    attn_status status = need_of(ctx, plan, rows, 0, longest, out);
+    return status == ATTN_OK ? attn__any_layout(ctx, plan, rows, longest, out) : status;
 }
