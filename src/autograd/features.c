@@ -12,7 +12,7 @@ static attn_status feature_map_back(attn_context *ctx, attn_tape *tape, attn__re
     attn_status status = attn__kernels_for(ctx, x->at.dtype, &k);
     if (status == ATTN_OK) status = attn__tape_arrived(ctx, tape, y, &dy, NULL);
     if (status == ATTN_OK) status = attn__tape_wanted(ctx, tape, x, &dx, &add);
-    return status == ATTN_OK ? k->feature_map_back(ctx, &x->at, record->saved, &y->at, &dy, add, &dx) : status;
+    return status == ATTN_OK && dx.data != NULL ? k->feature_map_back(ctx, &x->at, record->saved, &y->at, &dy, add, &dx) : status;
 }
 
 attn_status attn__feature_map(attn_context *ctx, attn_tape *tape, const attn__value *x, const attn__features *features, void *log_scale,

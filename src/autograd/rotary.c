@@ -16,7 +16,8 @@ static attn_status rotate_back(attn_context *ctx, attn_tape *tape, attn__record 
     if (status != ATTN_OK) return status;
     dx = dy;
     if (!exclusive) status = attn__tape_wanted(ctx, tape, x, &dx, &add);
-    if (status == ATTN_OK) status = k->rotate(ctx, &dy, record->saved, 1, add, &dx);
+    if (status != ATTN_OK || dx.data == NULL) return status;
+    status = k->rotate(ctx, &dy, record->saved, 1, add, &dx);
     return status == ATTN_OK && exclusive ? attn__tape_pass(ctx, tape, x, &dx) : status;
 }
 

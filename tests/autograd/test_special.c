@@ -230,6 +230,40 @@ static void test_parameters(void **state)
     }
 }
 
+/* ... and of layers without projections, which turn it or map it to features */
+static void test_parameters_of_layers(void **state)
+{
+    static const int32_t forms[] = {ATTN_FORM_SOFTMAX, ATTN_FORM_LINEAR, ATTN_FORM_PERFORMER};
+    (void)state;
+    for (int which = 0; which < 6; which++) {
+        const int handle = which / 3;
+        open_all(ATTN_BACKEND_BLAS);
+        attn_attention_options o;
+        attn_attention *projected = NULL, *plain = NULL;
+        attn_gradients *gradients = NULL;
+        OK(ctx, attn_attention_options_init(&o, sizeof o));
+        o.query_width = 8, o.heads = 2;
+        OK(ctx, attn_attention_create(ctx, &o, &projected));
+        o.project_query = o.project_key = o.project_value = o.project_output = 0;
+        o.form = forms[which % 3];
+        if (which % 3 == 0) o.positions = ATTN_POSITIONS_ROTARY;
+        OK(ctx, attn_attention_create(ctx, &o, &plain));
+        attn_parameters *set = attn_attention_parameters(projected);
+        const attn_tensor *w = attn_parameters_tensor(set, 0), *y = FLOATS(8, 8), *arriving = FLOATS(8, 8);
+        OK(ctx, attn_gradients_create(ctx, set, &gradients));
+        OK(ctx, attn_tape_begin(ctx, tape, NULL));
+        OK(ctx, attn_attention_forward(ctx, plain, tape, w, w, w, NULL, NULL, NULL, made[0]));
+        OK(ctx, attn_tape_backward(ctx, tape, 1, &y, &arriving, handle, &gradients));
+        double sum = 0;
+        for (int64_t i = 0; i < 64; i++) sum += fabs(model_get(attn_gradients_tensor(gradients, 0), i));
+        assert_int_equal(sum > 1e-3, handle);
+        attn_gradients_free(gradients);
+        attn_attention_free(projected);
+        attn_attention_free(plain);
+        close_all();
+    }
+}
+
 /* heads that lie apart, and rows: gradients are copied or cleared there, and what lies between stays */
 static void test_gaps(void **state)
 {
@@ -421,10 +455,16 @@ static void test_one_pair(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_impossible_rows), cmocka_unit_test(test_single_class_and_slopes),
-                                       cmocka_unit_test(test_next_token),      cmocka_unit_test(test_copies),
-                                       cmocka_unit_test(test_parameters),      cmocka_unit_test(test_gaps),
-                                       cmocka_unit_test(test_places),          cmocka_unit_test(test_same_address),
-                                       cmocka_unit_test(test_refusals),        cmocka_unit_test(test_one_pair)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_impossible_rows),
+                                       cmocka_unit_test(test_single_class_and_slopes),
+                                       cmocka_unit_test(test_next_token),
+                                       cmocka_unit_test(test_copies),
+                                       cmocka_unit_test(test_parameters),
+                                       cmocka_unit_test(test_parameters_of_layers),
+                                       cmocka_unit_test(test_gaps),
+                                       cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_same_address),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_one_pair)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
