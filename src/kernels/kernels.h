@@ -213,7 +213,7 @@ typedef struct attn__kernels {
     attn_status (*linear_attention_back)(attn_context *, const attn__linear_arguments *);
     /* y_s = E[:, :n] x_s of every disjoint segment s of n rows, every head; e [k, longest], y [segments k, heads, width] */
     attn_status (*sequence_project)(attn_context *, const view *x, const view *e, attn__segments segments, view *y);
-    /* dx (+)= E[:, :n]^T dy_s, rows in no segment stay; de += sum of dy_s x_s^T; either may be NULL */
+    /* dx (+)= E[:, :n]^T dy_s, rows in no segment stay; then de += sum of dy_s x_s^T; either may be NULL, and both may be one */
     attn_status (*sequence_project_back)(attn_context *, const view *x, const view *e, attn__segments segments, const view *dy, int add,
                                          view *dx, view *de);
 

@@ -60,10 +60,26 @@ static attn_status attend_shared(gradient_check *g, attn_tape *tape, const void 
     return status;
 }
 
+/* x is the projection too */
+static attn_status project_itself(gradient_check *g, attn_tape *tape, const void *what)
+{
+    attn_tensor *projection = NULL;
+    (void)what;
+    attn_status status = attn_tensor_wrap(g->ctx, ATTN_FLOAT64, 2, SHAPE(6, 6), NULL, attn_tensor_data(g->input[0]), &projection);
+    if (status == ATTN_OK) status = attn_linformer_project(g->ctx, tape, g->input[0], projection, NULL, g->output);
+    attn_tensor_free(projection);
+    return status;
+}
+
 static void test_gradients(void **state)
 {
-    gradient_check shared;
+    gradient_check shared, itself;
     (void)state;
+    gradient_open(&itself, 98);
+    gradient_input(&itself, 3, SHAPE(6, 2, 3), -1, 1);
+    gradient_output(&itself, 3, SHAPE(6, 2, 3));
+    gradient_expect(&itself, project_itself, NULL);
+    gradient_close(&itself);
     gradient_open(&shared, 99);
     gradient_input(&shared, 3, SHAPE(5, 4, 3), -1, 1);
     gradient_input(&shared, 3, SHAPE(9, 2, 3), -1, 1);

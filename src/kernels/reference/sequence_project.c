@@ -38,7 +38,6 @@ attn_status REFERENCE(sequence_project_back)(attn_context *ctx, const view *x, c
                                              int add, view *dx, view *de)
 {
     (void)ctx;
-    if (de != NULL) matrix_back(x, segments, dy, de);
     for (int64_t s = 0; dx != NULL && s < segments.count; s++) {
         for (int64_t j = 0; j < segments.at[s].length; j++) {
             for (int64_t h = 0; h < dx->heads; h++) {
@@ -50,5 +49,6 @@ attn_status REFERENCE(sequence_project_back)(attn_context *ctx, const view *x, c
             }
         }
     }
+    if (de != NULL) matrix_back(x, segments, dy, de);
     return ATTN_OK;
 }
