@@ -301,7 +301,8 @@ attn_status attn__tape_lend(attn_context *ctx, attn_tape *tape, const attn__valu
 attn_status attn__tape_adopt(attn_context *ctx, attn_tape *tape, const attn__value *input, const view *gradient)
 {
     attn__slot *slot = attn__slot_at(tape, input->id);
-    if (slot->kind != ATTN__SLOT_VALUE || slot->block >= 0) return add_copy(ctx, tape, input, gradient);
+    /* what a stretch has of the arena goes with it, the gradient may be of a value that stays */
+    if (slot->kind != ATTN__SLOT_VALUE || slot->block >= 0 || tape->rerunning > 0) return add_copy(ctx, tape, input, gradient);
     attn_status status = block_new(ctx, tape, gradient->data, 0, -1, &slot->block);
     if (status == ATTN_OK) slot->complete = 1;
     return status;

@@ -188,8 +188,78 @@ static void test_parts_of_the_input(void **state)
     attn_context_free(ctx);
 }
 
+/* the loss of x, whose gradient lies where a copy of x was */
+static attn_status lose(attn_context *ctx, attn_tape *tape, const void *closure, const attn__value *x, attn__value *y)
+{
+    static int64_t numbers[ROWS];
+    const view labels = {numbers, ROWS, 1, 1, 1, 0, ATTN_INT64, 0};
+    attn__value logits;
+    attn__loss_sums sums;
+    (void)closure;
+    attn_status status = attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &logits);
+    if (status == ATTN_OK) status = attn__copy_view(ctx, &x->at, 0, &logits.at);
+    logits.id = x->id;
+    return status == ATTN_OK ? attn__cross_entropy(ctx, tape, &logits, &labels, 0, 0, -1, 0, y, &sums) : status;
+}
+
+static attn_status fourth_power(attn_context *ctx, attn_tape *tape, const void *closure, const attn__value *x, attn__value *y)
+{
+    attn__value square;
+    (void)closure;
+    attn_status status = attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &square);
+    if (status == ATTN_OK) status = attn__multiply_elements(ctx, tape, x, x, &square);
+    return status == ATTN_OK ? attn__multiply_elements(ctx, tape, &square, &square, y) : status;
+}
+
+/* a gradient that a stretch leaves to a value outside is not in the memory that the next stretch takes */
+static void test_gradients_stay(void **state)
+{
+    attn_context *ctx = NULL;
+    attn_tape *tape = NULL;
+    attn_tensor *x = NULL, *dx = NULL;
+    random_state random = {6};
+    float first[ROWS * WIDTH];
+    const attn__activation act = {.kind = ATTN_ACTIVATION_TANH};
+    (void)state;
+    OK(attn_context_create(NULL, &ctx));
+    OK(attn_tape_create(ctx, &tape));
+    OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, (int64_t[]){ROWS, WIDTH}, &x));
+    OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, (int64_t[]){ROWS, WIDTH}, &dx));
+    random_floats(&random, attn_tensor_data(x), ROWS * WIDTH, -1, 1);
+    for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
+        attn__value in, between, out[2];
+        view at;
+        int closure = 0;
+        OK(attn_tape_begin(ctx, tape, NULL));
+        OK(attn_tape_watch(ctx, tape, x, dx));
+        OK(attn__enter(ctx));
+        OK(attn__rows(ctx, "x", x, 0, &at));
+        OK(attn__tape_input(ctx, tape, "x", x, &at, &in));
+        OK(attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &between));
+        OK(attn__activate(ctx, tape, &act, NULL, &in, &between));
+        OK(attn__tape_temporary(ctx, tape, ROWS, WIDTH, ATTN_FLOAT32, &out[0]));
+        OK(attn__tape_temporary(ctx, tape, 1, 1, ATTN_FLOAT32, &out[1]));
+        for (int i = 0; i < 2; i++) {
+            attn__stretch *one = i == 0 ? fourth_power : lose;
+            OK(checkpoint ? attn__tape_checkpoint(ctx, tape, one, &closure, sizeof closure, 1, &between, 1, &out[i])
+                          : one(ctx, tape, &closure, &between, &out[i]));
+        }
+        OK(attn__tape_run(ctx, tape, 2, out, NULL, 0, NULL));
+        OK(attn__leave(ctx, ATTN_OK));
+        if (checkpoint)
+            assert_memory_equal(attn_tensor_data(dx), first, sizeof first);
+        else
+            memcpy(first, attn_tensor_data(dx), sizeof first);
+    }
+    attn_tensor_free(x);
+    attn_tensor_free(dx);
+    attn_tape_free(tape);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_parts_of_the_input)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_parts_of_the_input),
+                                       cmocka_unit_test(test_gradients_stay)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
