@@ -60,6 +60,12 @@ static attn_status destine(attn_context *ctx, attn_tape *tape, const attn__value
     return ATTN_OK;
 }
 
+/* One value in two roles. A parameter has an id for each, and one gradient. */
+static int same(const attn__value *a, const attn__value *b)
+{
+    return a->id == b->id || a->at.data == b->at.data;
+}
+
 static attn_status settle(attn_context *ctx, destination *one)
 {
     return one->final.data != NULL ? attn__copy_view(ctx, &one->at, one->add_final, &one->final) : ATTN_OK;
@@ -83,8 +89,8 @@ static attn_status attention_back(attn_context *ctx, attn_tape *tape, attn__reco
     if (status == ATTN_OK && saved->vector.data != NULL) status = attn__tape_added(ctx, tape, &record->input[7], &a.d_score_vector);
     a.score_vector = saved->vector;
     if (status == ATTN_OK) status = destine(ctx, tape, query, 1, settings->query_segments, &dq);
-    if (status == ATTN_OK) status = destine(ctx, tape, key, key->id != query->id, settings->key_segments, &dk);
-    if (status == ATTN_OK) status = destine(ctx, tape, value, value->id != query->id && value->id != key->id, settings->key_segments, &dv);
+    if (status == ATTN_OK) status = destine(ctx, tape, key, !same(key, query), settings->key_segments, &dk);
+    if (status == ATTN_OK) status = destine(ctx, tape, value, !same(value, query) && !same(value, key), settings->key_segments, &dv);
     if (status != ATTN_OK) return status;
     a.d_query = dq.at;
     a.d_key = dk.at;

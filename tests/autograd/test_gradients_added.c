@@ -286,6 +286,49 @@ static void test_keys_are_values(void **state)
     }
 }
 
+/* A parameter that is queries, keys and values has one gradient, which the threads of a kernel must not add to at once. */
+static void test_parameter_in_all_roles(void **state)
+{
+    enum { LONG = 700, HEADS = 4, NUMBERS = LONG * 32 };
+    static float gradient[2][NUMBERS];
+    (void)state;
+    for (int round = 0; round < 9; round++) { /* which thread comes first is chance */
+        world w;
+        attn_parameters *set = NULL;
+        attn_gradients *gradients_of = NULL;
+        attn__value p[3], y;
+        /* jobs of different segments meet in some rows */
+        const attn_segment queries[2] = {{0, 200, 0, 0}, {200, 500, 0, 1}}, keys[2] = {{0, 500, 0, 0}, {500, 200, 0, 1}};
+        const attn__attention_settings settings = {.query_segments = {2, LONG, queries}, .key_segments = {2, LONG, keys}, .scale = 1};
+        random_state random = {4};
+        attn_context_options options;
+        memset(&w, 0, sizeof w);
+        OK(attn_context_options_init(&options, sizeof options));
+        options.threads = round > 0 ? 4 : 1;
+        OK(attn_context_create(&options, &w.ctx));
+        OK(attn_tape_create(w.ctx, &w.tape));
+        OK(attn__parameters_create(w.ctx, ATTN_FLOAT32, &set));
+        OK(attn__parameters_add(w.ctx, set, "a", 1, 2, SHAPE(LONG, NUMBERS / LONG), ATTN__KIND_WEIGHT, ATTN__START_CONSTANT, 0, NULL));
+        OK(attn__parameters_finish(w.ctx, set));
+        OK(attn_gradients_create(w.ctx, set, &gradients_of));
+        const view at = attn__view_heads(attn__parameters_view(set, 0), HEADS);
+        random_view(&random, &at, -1, 1);
+        OK(attn_tape_begin(w.ctx, w.tape, NULL));
+        OK(attn__enter(w.ctx));
+        for (int i = 0; i < 3; i++) OK(attn__tape_parameter(w.ctx, w.tape, set, &at, 0, &p[i]));
+        OK(attn__tape_temporary(w.ctx, w.tape, LONG, NUMBERS / LONG, ATTN_FLOAT32, &y));
+        y.at = attn__view_heads(y.at, HEADS);
+        OK(attn__attend(w.ctx, w.tape, &p[0], &p[1], &p[2], &settings, &y));
+        OK(attn__tape_run(w.ctx, w.tape, 1, &y, &at, 1, &gradients_of));
+        OK(attn__leave(w.ctx, ATTN_OK));
+        memcpy(gradient[round > 0], attn_tensor_data(attn_gradients_tensor(gradients_of, 0)), sizeof gradient[0]);
+        if (round > 0) assert_memory_equal(gradient[0], gradient[1], sizeof gradient[0]);
+        attn_gradients_free(gradients_of);
+        attn__parameters_release(set);
+        close_world(&w);
+    }
+}
+
 /* numbers of whole tensors, signs included */
 static void test_measures(void **state)
 {
@@ -322,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_added),
         cmocka_unit_test(test_keys_are_values),
+        cmocka_unit_test(test_parameter_in_all_roles),
         cmocka_unit_test(test_measures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
