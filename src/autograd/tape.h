@@ -54,7 +54,7 @@ typedef struct attn__lists {
 attn_status attn__lists_open(attn_context *ctx, attn_tape *tape, int64_t bytes, const char *what, attn__lists *out);
 void attn__lists_close(attn_context *ctx, const attn__lists *lists);
 /* Columns first .. first + count of a temporary as a value of its own (query, key, value of one product). Its gradient is that part of the
-   base's; a part that got none is zero by the time the base's is read. */
+   base's; a part that got none is zero by the time the base's is read. No operation takes a value and a part of it. */
 attn_status attn__tape_part(attn_context *ctx, attn_tape *tape, const attn__value *base, int64_t first, int64_t count, attn__value *out);
 
 /* Appends a record when any input has an id (inputs may be NULL: absent); then every output gets a fresh id (if it has none yet) and *out the record, to which the
