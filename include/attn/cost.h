@@ -34,8 +34,9 @@ typedef struct attn_cost_report {
 ATTN_API attn_status attn_transformer_cost(attn_context *ctx, const attn_transformer_options *options, int32_t training,
                                            const attn_layout *source, const attn_layout *target, attn_cost_report *report);
 
-/* The same for `rows` tokens on each side in sequences of `longest` (the last may be shorter); training: the peak of any batch with no more rows
-   and no longer sequences: what attn_trainer_reserve takes, and what a memory_cap must leave room for. INVALID_ARGUMENT: rows negative, longest under 1. Since: 0.0.1 */
+/* The same for `rows` tokens on each side in sequences of `longest` (the last may be shorter); with training peak_bytes is that of any batch with
+   no more rows and no longer sequences: what attn_trainer_reserve takes, and what a memory_cap must leave room for. INVALID_ARGUMENT: rows
+   negative, longest under 1. Since: 0.0.1 */
 ATTN_API attn_status attn_transformer_memory(attn_context *ctx, const attn_transformer_options *options, int32_t training, int64_t rows,
                                              int64_t longest, attn_cost_report *report);
 

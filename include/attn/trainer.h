@@ -54,10 +54,9 @@ ATTN_API int64_t attn_trainer_steps(const attn_trainer *trainer);
 ATTN_API void attn_trainer_free(attn_trainer *trainer);
 
 /* Takes the memory of steps beforehand: pieces (see micro_rows) of at most `rows` rows on each side in sequences of at most `longest`, however
-   many. A lack of memory then shows here, and steps that are no larger allocate nothing, from the first one on (in several pieces: with batches of the
-   trainer's data set). Without it the first steps take what they need and the third one allocates nothing. Masks must be set before.
-   attn_transformer_memory says what it comes to. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, MEMORY_CAP.
-   Since: 0.0.1 */
+   many. A lack of memory then shows here, and steps that are no larger allocate nothing, from the first one on (in several pieces: with
+   batches of the trainer's data set). Without it the first steps take what they need and the third one allocates nothing. Masks must be set
+   before. attn_transformer_memory says what it comes to. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_trainer_reserve(attn_context *ctx, attn_trainer *trainer, int64_t rows, int64_t longest);
 
 /* Writes struct_size and zeros. INVALID_ARGUMENT: NULL, or a size under 8 or over 4096 bytes. From any thread. Since: 0.0.1 */
