@@ -7,13 +7,14 @@ cd "$root" || exit 1
 unset ATTN_SHORT ATTN_BUILD ATTN_PROGRAM ATTN_LIBRARY
 folder=${ATTN_NIGHTLY:-$root/build/nightly}
 mkdir -p "$folder"
-all="mutation injection threads tsan cost crash fuzz coverage"
+all="mutation injection drawn threads tsan cost crash fuzz coverage"
 failed=0 summary=
 
 script_of() {
     case $1 in
     mutation) echo tests/mutation/run-mutation.sh ;;
     injection) echo tests/injection/run-injection.sh ;;
+    drawn) echo tests/support/run-drawn.sh ;;
     threads) echo tests/threads/run-flavours.sh ;;
     tsan) echo tests/threads/run-tsan.sh ;;
     cost) echo tests/cost/run-cost.sh ;;

@@ -2,7 +2,7 @@
 #define TESTS_AUTOGRAD_DRAWN_OPERATIONS_H
 #include <string.h>
 #include "autograd/operations.h"
-#include "support/random.h"
+#include "support/drawn.h"
 
 /* A small program, drawn from a seed: leaves (watched inputs, constants, parameters) and operations that read what came before, so that a
    value is read by several operations, twice by one, or by none. Few sizes, so that almost everything fits as almost anything. */
@@ -94,36 +94,25 @@ typedef struct drawn_program {
     int32_t handle[SETS];
 } drawn_program;
 
-static int64_t among(random_state *random, int64_t count, const int64_t *of)
-{
-    return of[random_integer(random, 0, count)];
-}
-#define AMONG(p, ...) among(&(p)->random, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
-
-static int one_in(drawn_program *p, int64_t n)
-{
-    return random_integer(&p->random, 0, n) == 0;
-}
-
 static int32_t new_value(drawn_program *p, int32_t kind, int64_t rows, int64_t width)
 {
     drawn_value *v = &p->value[p->values];
     *v = (drawn_value){.rows = rows, .width = width, .kind = kind, .outside = 1, .heads = 1, .base = -1};
-    v->gap = AMONG(p, 0, 0, 3, 9);
-    if (width % 2 == 0 && one_in(p, 3)) v->heads = 2;
+    v->gap = AMONG(&p->random, 0, 0, 3, 9);
+    if (width % 2 == 0 && drawn_once_in(&p->random, 3)) v->heads = 2;
     v->seed = random_bits(&p->random);
     return p->values++;
 }
 
 static int32_t new_leaf(drawn_program *p, int64_t rows, int64_t width)
 {
-    const int64_t kind = AMONG(p, 0, 0, 0, 1, 2, 2);
+    const int64_t kind = AMONG(&p->random, 0, 0, 0, 1, 2, 2);
     const int32_t i = new_value(p, kind == 2 ? PARAMETER : LEAF, rows, width);
     drawn_value *v = &p->value[i];
     v->watched = kind == 0;
     v->when = (int32_t)random_integer(&p->random, 0, p->operations + 1);
     v->set = (int32_t)random_integer(&p->random, 0, SETS);
-    v->frozen = one_in(p, 4);
+    v->frozen = drawn_once_in(&p->random, 4);
     return i;
 }
 
@@ -135,14 +124,15 @@ static int32_t operand(drawn_program *p, int64_t rows, int64_t width)
         const drawn_value *v = &p->value[i];
         if ((rows == 0 || v->rows == rows) && (width == 0 || v->width == width) && !v->taken) fits[count++] = i;
     }
-    if (count == 0 || one_in(p, p->values > 40 ? 50 : 5)) return new_leaf(p, rows ? rows : p->rows, width ? width : p->width);
+    if (count == 0 || drawn_once_in(&p->random, p->values > 40 ? 50 : 5))
+        return new_leaf(p, rows ? rows : p->rows, width ? width : p->width);
     const int64_t a = random_integer(&p->random, 0, count), b = random_integer(&p->random, 0, count);
-    return fits[one_in(p, 2) ? a : a > b ? a : b]; /* rather a late one */
+    return fits[drawn_once_in(&p->random, 2) ? a : a > b ? a : b]; /* rather a late one */
 }
 
 static int32_t maybe(drawn_program *p, int64_t rows, int64_t width)
 {
-    return one_in(p, 2) ? -1 : operand(p, rows, width);
+    return drawn_once_in(&p->random, 2) ? -1 : operand(p, rows, width);
 }
 
 static void reads(drawn_operation *o, int32_t value, int64_t heads)
@@ -154,20 +144,20 @@ static void reads(drawn_operation *o, int32_t value, int64_t heads)
 static void makes(drawn_program *p, drawn_operation *o, int64_t rows, int64_t width, int64_t heads)
 {
     const int32_t made = new_value(p, MADE, rows, width);
-    p->value[made].outside = o->detached || one_in(p, 2);
+    p->value[made].outside = o->detached || drawn_once_in(&p->random, 2);
     o->out_heads[o->outputs] = heads;
     o->out[o->outputs++] = made;
 }
 
 static int64_t divisor(drawn_program *p, int64_t of)
 {
-    const int64_t d = AMONG(p, 1, 2, 2, 3, 4);
+    const int64_t d = AMONG(&p->random, 1, 2, 2, 3, 4);
     return of % d == 0 ? d : 1;
 }
 
 static void draw_activation(drawn_program *p, drawn_operation *o)
 {
-    o->form = (int32_t)AMONG(p, ATTN_ACTIVATION_IDENTITY, ATTN_ACTIVATION_GELU, ATTN_ACTIVATION_SWISH, ATTN_ACTIVATION_SWISH,
+    o->form = (int32_t)AMONG(&p->random, ATTN_ACTIVATION_IDENTITY, ATTN_ACTIVATION_GELU, ATTN_ACTIVATION_SWISH, ATTN_ACTIVATION_SWISH,
                              ATTN_ACTIVATION_TANH, ATTN_ACTIVATION_SIGMOID);
     reads(o, o->form == ATTN_ACTIVATION_SWISH ? maybe(p, 1, 1) : -1, 1);
 }
@@ -178,47 +168,47 @@ static void draw_segments(drawn_program *p, int64_t rows, int tile, int64_t coun
     const int64_t first = count == 1 ? rows : random_integer(&p->random, 0, rows + 1);
     to[0] = (attn_segment){0, first, random_integer(&p->random, 0, 3), 5};
     to[1] = (attn_segment){first, rows - first, 0, 6};
-    if (!tile && to[count - 1].length > 1 && one_in(p, 2)) to[count - 1].length--;
+    if (!tile && to[count - 1].length > 1 && drawn_once_in(&p->random, 2)) to[count - 1].length--;
 }
 
 static void draw_attention(drawn_program *p, drawn_operation *o)
 {
     const int32_t query = operand(p, 0, 0);
     const drawn_value *q = &p->value[query];
-    const int64_t heads = divisor(p, q->width), size = q->width / heads, key_heads = one_in(p, 2) ? heads : 1;
-    const int32_t key = one_in(p, 3) && key_heads == heads ? query : operand(p, 0, key_heads * size);
+    const int64_t heads = divisor(p, q->width), size = q->width / heads, key_heads = drawn_once_in(&p->random, 2) ? heads : 1;
+    const int32_t key = drawn_once_in(&p->random, 3) && key_heads == heads ? query : operand(p, 0, key_heads * size);
     const int64_t key_rows = p->value[key].rows;
-    int32_t value = one_in(p, 3) ? key : operand(p, key_rows, 0);
+    int32_t value = drawn_once_in(&p->random, 3) ? key : operand(p, key_rows, 0);
     if (p->value[value].width % key_heads != 0 || heads * p->value[value].width / key_heads > WIDEST) value = key;
     const int64_t value_size = p->value[value].width / key_heads, rows = p->value[query].rows;
     reads(o, query, heads);
     reads(o, key, key_heads);
     reads(o, value, key_heads);
-    reads(o, o->kind == ATTEND && one_in(p, 4) ? operand(p, heads, size) : -1, 1);
+    reads(o, o->kind == ATTEND && drawn_once_in(&p->random, 4) ? operand(p, heads, size) : -1, 1);
     o->segments_count = random_integer(&p->random, 1, 3);
     draw_segments(p, rows, 0, o->segments_count, o->segments);
     draw_segments(p, key_rows, 0, o->segments_count, o->keys);
-    o->causal = one_in(p, 3);
-    o->cap = one_in(p, 4) ? 1.5 : 0;
+    o->causal = drawn_once_in(&p->random, 3);
+    o->cap = drawn_once_in(&p->random, 4) ? 1.5 : 0;
     makes(p, o, rows, heads * value_size, heads);
 }
 
 static void draw_norm(drawn_program *p, drawn_operation *o, int32_t x, int64_t rows, int64_t width)
 {
-    o->form = one_in(p, 2) ? ATTN_NORM_RMS : ATTN_NORM_LAYER;
+    o->form = drawn_once_in(&p->random, 2) ? ATTN_NORM_RMS : ATTN_NORM_LAYER;
     reads(o, x, 1);
     reads(o, maybe(p, rows, width), 1);
     reads(o, maybe(p, 1, width), 1);
     reads(o, o->form == ATTN_NORM_LAYER ? maybe(p, 1, width) : -1, 1);
     makes(p, o, rows, width, 1);
-    if (o->in[1] >= 0 && one_in(p, 2)) makes(p, o, rows, width, 1);
+    if (o->in[1] >= 0 && drawn_once_in(&p->random, 2)) makes(p, o, rows, width, 1);
 }
 
 static void draw_join(drawn_program *p, drawn_operation *o, int32_t x, int64_t rows)
 {
     int64_t width = p->value[x].width;
     reads(o, x, 1);
-    for (int64_t more = AMONG(p, 0, 1, 1, 2, 9); more > 0; more--) {
+    for (int64_t more = AMONG(&p->random, 0, 1, 1, 2, 9); more > 0; more--) {
         const int32_t next = operand(p, rows, more > 2 ? 1 : 0);
         if (width + p->value[next].width > WIDEST) break;
         width += p->value[next].width;
@@ -244,9 +234,9 @@ static void draw_put(drawn_program *p, drawn_operation *o, int32_t x, int64_t ro
 
 static void draw_embedding(drawn_program *p, drawn_operation *o, int32_t x, int64_t rows, int64_t width)
 {
-    const int given = one_in(p, 2); /* x itself, else rows of it by their numbers */
-    const int64_t made = given ? rows : AMONG(p, 1, 3, p->rows, p->rows + 2);
-    o->form = (int32_t)AMONG(p, ATTN_POSITIONS_NONE, ATTN_POSITIONS_SINUSOIDAL, ATTN_POSITIONS_LEARNED, ATTN_POSITIONS_LEARNED);
+    const int given = drawn_once_in(&p->random, 2); /* x itself, else rows of it by their numbers */
+    const int64_t made = given ? rows : AMONG(&p->random, 1, 3, p->rows, p->rows + 2);
+    o->form = (int32_t)AMONG(&p->random, ATTN_POSITIONS_NONE, ATTN_POSITIONS_SINUSOIDAL, ATTN_POSITIONS_LEARNED, ATTN_POSITIONS_LEARNED);
     for (int64_t i = 0; i < made; i++) o->row[i] = random_integer(&p->random, 0, rows);
     reads(o, given ? -1 : x, 1);
     reads(o, given ? x : -1, 1);
@@ -256,10 +246,10 @@ static void draw_embedding(drawn_program *p, drawn_operation *o, int32_t x, int6
 
 static void draw_recurrent(drawn_program *p, drawn_operation *o)
 {
-    o->form = one_in(p, 2); /* LSTM, with cells */
+    o->form = drawn_once_in(&p->random, 2); /* LSTM, with cells */
     const int64_t width = p->other <= 4 ? p->other : 2, gates = o->form ? 4 : 1;
     const int32_t x = operand(p, 0, gates * width);
-    o->segments_count = random_integer(&p->random, 1, 3), o->reverse = one_in(p, 2);
+    o->segments_count = random_integer(&p->random, 1, 3), o->reverse = drawn_once_in(&p->random, 2);
     draw_segments(p, p->value[x].rows, 1, o->segments_count, o->segments);
     reads(o, x, 1);
     reads(o, operand(p, gates * width, width), 1);
@@ -293,21 +283,21 @@ static int draw_cut(drawn_program *p, drawn_operation *o)
 static void draw_loss(drawn_program *p, drawn_operation *o, int32_t x)
 {
     reads(o, x, 1);
-    o->reverse = one_in(p, 2); /* the mean */
+    o->reverse = drawn_once_in(&p->random, 2); /* the mean */
     for (int64_t i = 0; i < p->value[x].rows; i++) o->row[i] = random_integer(&p->random, -1, p->value[x].width);
     makes(p, o, 1, 1, 1);
 }
 
 static int draw_operation(drawn_program *p, drawn_operation *o)
 {
-    *o = (drawn_operation){.kind = (int32_t)random_integer(&p->random, 0, KINDS), .detached = one_in(p, 12)};
-    o->rate = one_in(p, 3) ? 0.4 : 0;
+    *o = (drawn_operation){.kind = (int32_t)random_integer(&p->random, 0, KINDS), .detached = drawn_once_in(&p->random, 12)};
+    o->rate = drawn_once_in(&p->random, 3) ? 0.4 : 0;
     o->site = random_bits(&p->random);
     if (o->kind == ATTEND || o->kind == LINEAR_ATTEND) return draw_attention(p, o), 1;
     if (o->kind == RECURRENT) return draw_recurrent(p, o), 1;
     if (o->kind == CUT) return o->detached = 0, draw_cut(p, o);
-    const int32_t x = operand(p, one_in(p, 2) ? p->rows : 0, 0);
-    const int64_t rows = p->value[x].rows, width = p->value[x].width, out = AMONG(p, p->width, p->other, p->rows);
+    const int32_t x = operand(p, drawn_once_in(&p->random, 2) ? p->rows : 0, 0);
+    const int64_t rows = p->value[x].rows, width = p->value[x].width, out = AMONG(&p->random, p->width, p->other, p->rows);
     int64_t heads = divisor(p, width);
     switch (o->kind) {
     case LINEAR:
@@ -339,7 +329,7 @@ static int draw_operation(drawn_program *p, drawn_operation *o)
         makes(p, o, rows, width, 1);
         break;
     case SOFTMAX:
-        o->form = one_in(p, 2);
+        o->form = drawn_once_in(&p->random, 2);
         reads(o, x, 1);
         makes(p, o, rows, width, 1);
         break;
@@ -351,7 +341,7 @@ static int draw_operation(drawn_program *p, drawn_operation *o)
         break;
     case JOIN: draw_join(p, o, x, rows); break;
     case GATHER: {
-        const int64_t count = AMONG(p, 1, 2, p->rows);
+        const int64_t count = AMONG(&p->random, 1, 2, p->rows);
         for (int64_t i = 0; i < count; i++) o->row[i] = random_integer(&p->random, 0, rows);
         reads(o, x, 1);
         makes(p, o, count, width, 1);
@@ -361,7 +351,7 @@ static int draw_operation(drawn_program *p, drawn_operation *o)
     case EMBED: draw_embedding(p, o, x, rows, width); break;
     case ROTATE:
         if (width / heads < 2) return 0;
-        o->reverse = one_in(p, 2); /* how columns are paired */
+        o->reverse = drawn_once_in(&p->random, 2); /* how columns are paired */
         reads(o, x, heads);
         makes(p, o, rows, width, heads);
         break;

@@ -141,39 +141,39 @@ static void draw_asked(drawn_program *p)
         const drawn_value *v = &p->value[i];
         if (v->kind != PARAMETER && v->kind != PART && !v->taken && is_live[i]) can[count++] = i;
     }
-    const int64_t wanted = AMONG(p, 1, 1, 2, 3);
+    const int64_t wanted = AMONG(&p->random, 1, 1, 2, 3);
     for (; count > 0 && p->asked < wanted; p->asked++) {
         const int64_t i = random_integer(&p->random, 0, count), late = random_integer(&p->random, 0, count);
         p->ask[p->asked] = p->asked == 0 ? can[count - 1] : can[i > late ? i : late];
-        p->ones[p->asked] = one_in(p, 4);
-        p->arriving_gap[p->asked] = AMONG(p, 0, 0, 2);
+        p->ones[p->asked] = drawn_once_in(&p->random, 4);
+        p->arriving_gap[p->asked] = AMONG(&p->random, 0, 0, 2);
     }
-    p->no_list = one_in(p, 6);
+    p->no_list = drawn_once_in(&p->random, 6);
 }
 
 static void draw_program(drawn_program *p, int64_t number)
 {
     memset(p, 0, sizeof *p);
     p->random.at = (uint64_t)number << 32;
-    p->rows = AMONG(p, 1, 2, 3, 4, 4, 5), p->width = AMONG(p, 2, 4, 4, 6, 8), p->other = AMONG(p, 1, 2, 3, 4, 8);
-    p->training = !one_in(p, 4);
+    p->rows = AMONG(&p->random, 1, 2, 3, 4, 4, 5), p->width = AMONG(&p->random, 2, 4, 4, 6, 8), p->other = AMONG(&p->random, 1, 2, 3, 4, 8);
+    p->training = !drawn_once_in(&p->random, 4);
     for (int i = 0; i < 2; i++) new_leaf(p, p->rows, p->width);
     p->value[0].kind = LEAF, p->value[0].watched = 1;
     const int32_t wanted = (int32_t)random_integer(&p->random, 3, OPERATIONS - 1);
     while (p->operations < wanted) {
-        if (one_in(p, 16))
+        if (drawn_once_in(&p->random, 16))
             draw_own_loss(p);
         else
             draw_next(p);
         const drawn_operation *last = &p->operation[p->operations > 0 ? p->operations - 1 : 0];
         for (int32_t k = 0; last->detached && k < last->outputs; k++) { /* computed without a tape, and watched by it from then on */
             drawn_value *v = &p->value[last->out[k]];
-            if (v->when == 0) v->watched = one_in(p, 2), v->when = p->operations;
+            if (v->when == 0) v->watched = drawn_once_in(&p->random, 2), v->when = p->operations;
         }
     }
     draw_asked(p);
     for (int i = 0; i < 3 && p->stretches < STRETCHES; i++) draw_stretch(p);
-    for (int s = 0; s < SETS; s++) p->handle[s] = !one_in(p, 4);
+    for (int s = 0; s < SETS; s++) p->handle[s] = !drawn_once_in(&p->random, 4);
 }
 
 static void say(const drawn_program *p, int64_t number)

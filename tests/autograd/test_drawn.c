@@ -1,6 +1,5 @@
 /* Programs drawn from a seed, on one tape for each ground: gradients against differences in float64, twice, and with one thing watched at a time;
    BLAS on one thread and on three against them. Draw N alone: ATTN_DRAW=N, more of them: ATTN_DRAWS=N. */
-#include <stdlib.h>
 #include "autograd/drawn_run.h"
 
 enum { DRAWS = 4000, REFERENCE = 0, ONE = 1, THREE = 2, WORLDS = 3 };
@@ -328,15 +327,8 @@ static void check(world *w, const drawn_program *p)
     for (int k = 0; k < WORLDS; k++) close_program(&w[k]);
 }
 
-static int64_t told(const char *name, int64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? atoll(text) : otherwise;
-}
-
 static void test_drawn(void **state)
 {
-    const int64_t one = told("ATTN_DRAW", -1), first = one < 0 ? 0 : one, end = one < 0 ? told("ATTN_DRAWS", DRAWS) : one + 1;
     static double memory[WORLDS][2][POOL / 8];
     static world w[WORLDS];
     (void)state;
@@ -347,7 +339,7 @@ static void test_drawn(void **state)
         OK(w[k].ctx, attn_tape_create(w[k].ctx, &w[k].tape));
         OK(w[k].ctx, attn_mask_causal(w[k].ctx, ATTN_ALIGN_LAST, &w[k].causal));
     }
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = drawn_first(); i < drawn_end(DRAWS); i++) {
         static drawn_program p;
         draw_program(&p, i);
         say(&p, i);
