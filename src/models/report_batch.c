@@ -163,7 +163,14 @@ static int64_t sequences_of(int64_t rows, int64_t longest)
     return rows / longest + (rows % longest != 0);
 }
 
-attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out)
+/* stairs: of all lengths, from the longest down */
+static int64_t length_at(int64_t i, int64_t count, int64_t rows, int64_t longest, int stairs)
+{
+    if (stairs) return longest - (int64_t)((double)longest * (double)i / (double)count);
+    return i + 1 < count || rows % longest == 0 ? longest : rows % longest;
+}
+
+static attn_status rows_layout(attn__dry *dry, int64_t rows, int64_t longest, int stairs, attn_layout **out)
 {
     void *lengths = NULL;
     *out = NULL;
@@ -171,19 +178,24 @@ attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, att
         return attn__fail(dry->ctx, ATTN_ERROR_INVALID_ARGUMENT,
                           "rows, longest: got %lld and %lld, expected rows of at least 0 in sequences of at least 1", (long long)rows,
                           (long long)longest);
-    const int64_t count = sequences_of(rows, longest), bytes = count * (int64_t)sizeof(int64_t);
+    const int64_t count = sequences_of(rows, stairs ? (longest + 1) / 2 : longest), bytes = count * (int64_t)sizeof(int64_t);
     attn_status status = attn_layout_create(dry->ctx, count, out);
     if (status != ATTN_OK) return status;
     status = attn__allocate(dry->ctx->memory, bytes, &lengths);
     if (status != ATTN_OK) return attn__fail_memory(dry->ctx, status, "lengths of sequences");
-    for (int64_t i = 0; i < count; i++) ((int64_t *)lengths)[i] = i + 1 < count || rows % longest == 0 ? longest : rows % longest;
+    for (int64_t i = 0; i < count; i++) ((int64_t *)lengths)[i] = length_at(i, count, rows, longest, stairs);
     status = attn_layout_set_lengths(dry->ctx, *out, count, lengths, 0);
     attn__deallocate(dry->ctx->memory, lengths, bytes);
     return status;
 }
 
+attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out)
+{
+    return rows_layout(dry, rows, longest, 0, out);
+}
+
 /* fewer: rows that the target has less than the source */
-static attn_status need_of(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t fewer, int64_t longest,
+static attn_status need_of(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t fewer, int64_t longest, int stairs,
                            attn__need *out)
 {
     const attn__segments none = {0, 0, NULL};
@@ -195,8 +207,8 @@ static attn_status need_of(attn_context *ctx, const attn__transformer_plan *plan
     if (status != ATTN_OK) return status;
     dry.ctx->dry = 2;
     status = attn__dry_masks(&dry, plan);
-    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows, longest, &source);
-    if (status == ATTN_OK) status = attn__rows_layout(&dry, rows - fewer, longest, &target);
+    if (status == ATTN_OK) status = rows_layout(&dry, rows, longest, stairs, &source);
+    if (status == ATTN_OK) status = rows_layout(&dry, rows - fewer, longest, stairs, &target);
     if (status == ATTN_OK)
         status = attn__read_batch(ctx, &dry, 1, plan->has_encoder ? attn__layout_segments(source) : none,
                                   plan->has_decoder ? attn__layout_segments(target) : none, &reading);
@@ -222,20 +234,48 @@ static void stretch_entries(int32_t *need, int32_t few, int32_t many, int64_t ap
     if (each > 0) *need = more < (INT32_MAX - *need) / each ? *need + (int32_t)(more * each) : INT32_MAX;
 }
 
+static void at_least(int64_t *need, int64_t other)
+{
+    if (other > *need) *need = other;
+}
+
+/* Steps of a recurrent decoder have the fewer rows the later they are, and backward finds no room for more of them in what fewer had: as many
+   layouts of stairs as the longest has halves. */
+static attn_status any_stairs(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *need)
+{
+    attn__need other;
+    attn_status status = ATTN_OK;
+    if (plan->recurrent == NULL || !plan->has_decoder || rows == 0) return ATTN_OK;
+    for (int64_t most = longest; status == ATTN_OK && most > 1; most /= 2) {
+        status = need_of(ctx, plan, rows, 0, most, 1, &other);
+        at_least(&need->tape.values, other.tape.values);
+        at_least(&need->tape.records, other.tape.records);
+        at_least(&need->tape.gradients, other.tape.gradients);
+        at_least(&need->tape.lists, other.tape.lists);
+        at_least(&need->scratch, other.scratch);
+        for (int i = 0; i < ATTN__TAPE_LISTS; i++)
+            if (other.tape.entries[i] > need->tape.entries[i]) need->tape.entries[i] = other.tape.entries[i];
+    }
+    return status;
+}
+
 attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *need)
 {
     const int64_t more = rows - sequences_of(rows, longest), sampled = longest < SAMPLE ? longest : SAMPLE,
                   apart = SAMPLE - sequences_of(SAMPLE, sampled);
-    attn_status status = ATTN_OK;
     attn__need few, many;
+    attn_status status = any_stairs(ctx, plan, rows, longest, need);
     /* a gradient of the decoder's rows, once it is done with, has no room for one of the encoder's if those are more */
-    if (plan->has_encoder && plan->has_decoder && rows > 0 && rows < INT64_MAX - LESS) {
-        status = need_of(ctx, plan, rows + LESS, LESS, longest, &few);
-        if (few.tape.gradients > need->tape.gradients) need->tape.gradients = few.tape.gradients;
+    if (status == ATTN_OK && plan->has_encoder && plan->has_decoder && rows > 0 && rows < INT64_MAX - LESS) {
+        status = need_of(ctx, plan, rows + LESS, LESS, longest, 0, &few);
+        at_least(&need->tape.gradients, few.tape.gradients);
     }
+    /* the first gradient that is large enough is taken: what lies between those layouts may find an eighth less */
+    if (plan->has_decoder && (plan->has_encoder || plan->recurrent != NULL))
+        attn__grow(&need->tape.gradients, need->tape.gradients / 8, 1, 1);
     if (more == 0 || status != ATTN_OK) return status;
-    status = need_of(ctx, plan, SAMPLE, 0, sampled, &few);
-    if (status == ATTN_OK) status = need_of(ctx, plan, SAMPLE, 0, 1, &many);
+    status = need_of(ctx, plan, SAMPLE, 0, sampled, 0, &few);
+    if (status == ATTN_OK) status = need_of(ctx, plan, SAMPLE, 0, 1, 0, &many);
     if (status != ATTN_OK) return status;
     stretch_bytes(&need->tape.values, few.tape.values, many.tape.values, apart, more);
     stretch_bytes(&need->tape.records, few.tape.records, many.tape.records, apart, more);
@@ -249,6 +289,6 @@ attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *pl
 
 attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out)
 {
-    attn_status status = need_of(ctx, plan, rows, 0, longest, out);
+    attn_status status = need_of(ctx, plan, rows, 0, longest, 0, out);
     return status == ATTN_OK ? attn__any_layout(ctx, plan, rows, longest, out) : status;
 }

@@ -98,15 +98,18 @@ static double move(run *r, double step)
     return slope;
 }
 
-/* the gradient is that of the loss */
+/* the gradient is that of the loss: differences of fourth order, as scores of normed queries and keys bend */
 static void expect_slope(run *r)
 {
-    const double step = 2e-6;
+    const double step = 1e-5;
+    static const double places[4] = {1, -1, 2, -2}, factors[4] = {8, -8, -1, 1};
+    double difference = 0, slope = 0;
     backward(r);
-    const double slope = move(r, step), above = value(r);
-    move(r, -2 * step);
-    const double below = value(r), difference = (above - below) / (2 * step);
-    model_scramble(r->parameters, 7); /* as they were, to the bit */
+    for (int i = 0; i < 4; i++) {
+        slope = move(r, places[i] * step);
+        difference += factors[i] * value(r) / (12 * step);
+        model_scramble(r->parameters, 7); /* as they were, to the bit */
+    }
     if (!(fabs(difference - slope) <= 1e-6 * (1 + fabs(slope)))) fail_msg("the slope is %.12g, the gradient says %.12g", difference, slope);
 }
 
@@ -201,7 +204,7 @@ static void expect_others(const run *r, const attn_transformer_options *o)
     backward(&blas);
     backward(&alone);
     expect_same(&blas, &alone, 0, "three threads and one");
-    expect_same(&blas, r, 2e-4, "BLAS");
+    expect_same(&blas, r, o->query_key_norm ? 2e-3 : 2e-4, "BLAS"); /* short queries that are made long again lose digits */
     close_run(&blas);
     close_run(&alone);
     if (!open_run(&other, ATTN_BACKEND_REFERENCE, 1, &kept)) return;
