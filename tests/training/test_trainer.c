@@ -227,6 +227,49 @@ static void test_not_finite_is_skipped(void **state)
     training_close(&still);
 }
 
+/* A skipped step counts, though it is no update: it and the next one have the rates of their own numbers. */
+static void test_skipped_steps_move_the_rate(void **state)
+{
+    (void)state;
+    training_options o = training_defaults();
+    training t;
+    training_open(&t, &o);
+    attn_tensor *weight = attn_parameters_tensor(t.parameters, 0);
+    for (int i = 1; i <= 5; i++) {
+        double kept = model_get(weight, 0), want;
+        if (i == 2) model_set(weight, 0, NAN);
+        training_steps(&t, 1);
+        assert_int_equal(t.report.skipped, i == 2);
+        if (i == 2) model_set(weight, 0, kept);
+        OK(t.ctx, attn_learning_rate(t.ctx, &o.schedule, i, &want));
+        assert_true(t.report.rate == want);
+    }
+    training_close(&t);
+}
+
+/* Nor does the next step draw the dropout of the skipped one again. At a rate of 0 two trainers stay the same but for what was skipped. */
+static void test_skipped_steps_move_the_dropout(void **state)
+{
+    (void)state;
+    training_options o = training_defaults();
+    training t, still;
+    o.schedule.rate = 0;
+    training_open(&t, &o);
+    training_open(&still, &o);
+    attn_tensor *weight = attn_parameters_tensor(t.parameters, 0);
+    double kept = model_get(weight, 0);
+    model_set(weight, 0, NAN);
+    training_steps(&t, 1);
+    assert_int_equal(t.report.skipped, 1);
+    model_set(weight, 0, kept);
+    training_steps(&t, 1);
+    training_steps(&still, 2);
+    assert_true(model_same_bits(t.parameters, still.parameters));
+    assert_true(t.report.loss == still.report.loss);
+    training_close(&t);
+    training_close(&still);
+}
+
 static void test_norms_of_layers(void **state)
 {
     (void)state;
@@ -391,6 +434,8 @@ int main(void)
                                        cmocka_unit_test(test_nothing_is_allocated_after_the_second_step),
                                        cmocka_unit_test(test_frozen_parameters_do_not_move),
                                        cmocka_unit_test(test_not_finite_is_skipped),
+                                       cmocka_unit_test(test_skipped_steps_move_the_rate),
+                                       cmocka_unit_test(test_skipped_steps_move_the_dropout),
                                        cmocka_unit_test(test_norms_of_layers),
                                        cmocka_unit_test(test_norms_of_an_encoder),
                                        cmocka_unit_test(test_rate),
