@@ -14,22 +14,26 @@ enum { MOST = 40 };
 typedef struct recurrent_shape {
     int64_t width, count; /* of segments */
     int64_t lengths[6];   /* the last one is that of all further segments */
-    int32_t reverse, states, add, gap;
+    int32_t reverse, states;
+    int32_t add; /* bits: the gradients by x, hidden and cell are added to what is there */
+    int32_t gap;
 } recurrent_shape;
 
 static const recurrent_shape shapes[] = {
     {5, 1, {7}, 0, 1, 0, 0},
     {1, 1, {1}, 0, 0, 0, 0},
-    {1, 3, {4, 1, 2}, 1, 1, 1, 0},
+    {1, 3, {4, 1, 2}, 1, 1, 7, 0},
     {7, 4, {3, 0, 5, 1}, 0, 0, 0, 3}, /* unequal, one empty, gaps between rows */
-    {7, 4, {3, 0, 5, 1}, 1, 1, 1, 3},
+    {7, 4, {3, 0, 5, 1}, 1, 1, 7, 3},
     {16, 6, {0, 0, 1, 0, 2, 0}, 0, 1, 0, 0}, /* more segments than rows */
-    {16, 3, {0, 0, 0}, 1, 1, 1, 0},          /* no rows */
+    {16, 3, {0, 0, 0}, 1, 1, 7, 0},          /* no rows */
     {5, 0, {0}, 0, 1, 0, 0},
     {0, 3, {3, 0, 1}, 0, 1, 0, 0}, /* states without columns */
     {9, 30, {50, 3}, 1, 0, 0, 0},  /* one long and many short */
     {97, 5, {13, 11, 7, 5, 2}, 0, 1, 0, 1},
-    {300, 6, {2, 3, 1, 3, 2, 3}, 1, 1, 1, 0}, /* columns cut for few rows */
+    {12, 4, {3, 0, 5, 1}, 0, 1, 2, 0},        /* hidden added to, cell written */
+    {12, 4, {3, 0, 5, 1}, 1, 1, 5, 0},        /* the other way round */
+    {300, 6, {2, 3, 1, 3, 2, 3}, 1, 1, 7, 0}, /* columns cut for few rows */
     {130, 40, {4, 1, 3}, 0, 1, 0, 0},         /* rows and columns cut */
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -80,9 +84,9 @@ static void make_data(crosscheck *c, const recurrent_case *what, recurrent_data 
     d->output = result_rows(c, rows, width, 0);
     d->final_hidden = result_rows(c, s->count, width, 0);
     d->final_cell = result_rows(c, s->count, width, 0);
-    d->d_x = result_rows(c, rows, d->wide, s->add);
-    d->d_hidden = result_rows(c, s->count, width, s->add);
-    d->d_cell = result_rows(c, s->count, width, s->add);
+    d->d_x = result_rows(c, rows, d->wide, s->add & 1);
+    d->d_hidden = result_rows(c, s->count, width, s->add >> 1 & 1);
+    d->d_cell = result_rows(c, s->count, width, s->add >> 2);
     d->d_weight = result_rows(c, d->wide, width, 1);
     c->gap = 0;
     d->gates = result_rows(c, rows, d->wide, 0);
@@ -96,7 +100,7 @@ static attn__recurrent_arguments arguments_of(const recurrent_case *what, const 
     attn__recurrent_arguments a = {.x = d->x.at[run], .weight = d->weight.at[run], .output = d->output.at[run], .segments = d->list};
     a.kind = what->kind;
     a.reverse = s->reverse;
-    a.add_x = a.add_hidden = a.add_cell = s->add;
+    a.add_x = s->add & 1, a.add_hidden = s->add >> 1 & 1, a.add_cell = s->add >> 2;
     a.final_hidden = d->final_hidden.at[run];
     a.d_output = d->d_output.at[run];
     a.d_final_hidden = d->d_final_hidden.at[run];
@@ -259,7 +263,7 @@ static void test_drawn(void **state)
         recurrent_shape s = {.width = AMONG(&random, 1, 2, 3, 8, 15, 16, 17, 33, 64, 65, 130), .count = AMONG(&random, 1, 2, 3, 4, 6, 40)};
         for (int k = 0; k < 6; k++) s.lengths[k] = AMONG(&random, 0, 1, 1, 2, 3, 7, 16, 40);
         s.reverse = (int32_t)random_integer(&random, 0, 2), s.states = (int32_t)random_integer(&random, 0, 2);
-        s.add = (int32_t)random_integer(&random, 0, 2), s.gap = (int32_t)AMONG(&random, 0, 0, 1, 3);
+        s.add = (int32_t)random_integer(&random, 0, 8), s.gap = (int32_t)AMONG(&random, 0, 0, 1, 3);
         const recurrent_case what = {&s, random_integer(&random, 0, 2) ? ATTN_RECURRENT_LSTM : ATTN_RECURRENT_TANH,
                                      drawn_once_in(&random, 3) ? (int32_t)random_integer(&random, 1, 16) : 0};
         printf("draw %d: width %d, %d segments (%d %d %d %d %d %d), reverse %d, states %d, add %d, kind %d, wanted %d\n", (int)i,
