@@ -17,11 +17,9 @@ struct attn_context {
     attn__arena *scratch; /* of the calling thread: temporaries between a mark and its rewind */
     void *worker_scratch; /* threads slices of worker_bytes each */
     int64_t worker_bytes;
-    const void *kernels[3]; /* opaque slots, filled by floor 3 at the first computation: blas f32, reference f32, f64 */
-    int32_t backend, guard_blas, depth;
-    int32_t
-        dry; /* cost reports only; nothing but the counting table runs. 2: its layout stands for all with as many rows and no longer sequences */
-    int32_t committing, reserved; /* committing 1: a cancel is not looked at, the call runs to its end */
+    const void *kernels[3];                  /* opaque slots, filled by floor 3 at the first computation: blas f32, reference f32, f64 */
+    int32_t backend, guard_blas, depth, dry; /* dry: cost reports only; nothing but the counting table runs */
+    int32_t committing, reserved;            /* committing 1: a cancel is not looked at, the call runs to its end */
     atomic_int cancel;
     uint64_t seed;
     attn__counts counts;

@@ -123,10 +123,8 @@ static attn_status read_run(attn_context *ctx, attn__dry *dry, int training, att
     const attn__transformer_plan *plan = attn__transformer_plan_of(dry->model);
     const attn_parameters *set = dry->model->parameters;
     attn__reading read = {0};
-    const int any = training && rows >= 0;
-    if (any) dry->ctx->dry = 2;
     attn_status status = attn__read_batch(ctx, dry, training, s, t, &read);
-    if (status == ATTN_OK && any) status = attn__any_layout(ctx, plan, rows, longest, &read.need);
+    if (status == ATTN_OK && training && rows >= 0) status = attn__any_layout(ctx, plan, rows, longest, &read.need);
     r->parameters = set->elements;
     r->forward = read.forward;
     r->backward = read.backward;

@@ -52,12 +52,12 @@ static attn_status split_state(run *r, const attn__value *from)
     return attn__tape_part(r->call->ctx, r->call->tape, from, column, m->memory_width, &r->now.context);
 }
 
-/* of those that go on, where some have ended; a layout that stands for others has some that end with every step */
+/* of those that go on, where some have ended */
 static attn_status go_on(const run *r, int64_t t, attn__value *v)
 {
     const int64_t *first = r->steps.first, count = first[t + 1] - first[t];
     attn__value kept;
-    if (v->at.data == NULL || (v->at.rows == count && r->call->ctx->dry < 2)) return ATTN_OK;
+    if (v->at.data == NULL || v->at.rows == count) return ATTN_OK;
     attn_status status = temporary(r, count, v->at.width, &kept);
     if (status == ATTN_OK) status = attn__gather_rows(r->call->ctx, r->call->tape, v, r->steps.before + first[t], &kept);
     *v = kept;
@@ -86,7 +86,7 @@ static attn_status first_gates(const run *r, int64_t t, attn__value *gates)
     attn__value rows, added;
     *gates = r->gates;
     attn_status status = ATTN_OK;
-    if (call->ctx->dry == 2 || !rows_in_order(&r->steps)) {
+    if (!rows_in_order(&r->steps)) {
         status = temporary(r, count, r->gates.at.width, gates);
         if (status == ATTN_OK) status = attn__gather_rows(call->ctx, call->tape, &r->gates, r->steps.row + first[t], gates);
     }

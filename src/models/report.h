@@ -30,15 +30,14 @@ attn_status attn__read_batch(attn_context *ctx, attn__dry *dry, int training, at
 /* Prompts of the target's segments (on the source's), caches for `beam` hypotheses of `capacity` tokens each, and the step that follows. */
 attn_status attn__read_decoding(attn_context *ctx, attn__dry *dry, attn__segments source, attn__segments target, int64_t beam,
                                 int64_t capacity, attn__reading *out);
-/* rows in sequences of longest, the last one perhaps shorter; it stands for all layouts of as many rows in sequences that are no longer. Errors
-   are in dry. */
+/* rows in sequences of longest, the last one perhaps shorter; errors are in dry */
 attn_status attn__rows_layout(attn__dry *dry, int64_t rows, int64_t longest, attn_layout **out);
 /* scratch of each thread for attention over segments of at most longest, by the kernels that ctx computes with */
 int64_t attn__worker_room(attn_context *ctx, const attn__transformer_plan *plan, int64_t longest);
 int64_t attn__longest(attn__segments segments);
 
-/* A need that was read off such a layout becomes that of all it stands for: more sequences have longer lists, a side with fewer rows has gradients
-   that are no room for the other one. */
+/* A need that was read off such a layout becomes that of every layout of no more rows in no longer sequences: more sequences have longer lists,
+   steps or a side with fewer rows have gradients that are no room for others. */
 attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *need);
 /* What training takes: batches of at most `rows` rows (of each side) in sequences of at most longest; masks are the plan's. */
 attn_status attn__training_need(attn_context *ctx, const attn__transformer_plan *plan, int64_t rows, int64_t longest, attn__need *out);

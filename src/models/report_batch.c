@@ -205,7 +205,6 @@ static attn_status need_of(attn_context *ctx, const attn__transformer_plan *plan
     *out = reading.need;
     attn_status status = attn__dry_open(ctx, &plan->options, plan->heads, &dry);
     if (status != ATTN_OK) return status;
-    dry.ctx->dry = 2;
     status = attn__dry_masks(&dry, plan);
     if (status == ATTN_OK) status = rows_layout(&dry, rows, longest, stairs, &source);
     if (status == ATTN_OK) status = rows_layout(&dry, rows - fewer, longest, stairs, &target);
@@ -226,12 +225,6 @@ enum { SAMPLE = 64, LESS = 16, ALIGNED = 64 };
 static void stretch_bytes(int64_t *need, int64_t few, int64_t many, int64_t apart, int64_t more)
 {
     if (many > few) attn__grow(need, more, (many - few) / apart + ALIGNED, 1);
-}
-
-static void stretch_entries(int32_t *need, int32_t few, int32_t many, int64_t apart, int64_t more)
-{
-    const int64_t each = (many - few + apart - 1) / apart;
-    if (each > 0) *need = more < (INT32_MAX - *need) / each ? *need + (int32_t)(more * each) : INT32_MAX;
 }
 
 static void at_least(int64_t *need, int64_t other)
@@ -266,7 +259,7 @@ attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *pl
     attn__need few, many;
     attn_status status = any_stairs(ctx, plan, rows, longest, need);
     /* a gradient of the decoder's rows, once it is done with, has no room for one of the encoder's if those are more */
-    if (status == ATTN_OK && plan->has_encoder && plan->has_decoder && rows > 0 && rows < INT64_MAX - LESS) {
+    if (status == ATTN_OK && plan->has_encoder && plan->has_decoder && rows > 0) {
         status = need_of(ctx, plan, rows + LESS, LESS, longest, 0, &few);
         at_least(&need->tape.gradients, few.tape.gradients);
     }
@@ -282,8 +275,6 @@ attn_status attn__any_layout(attn_context *ctx, const attn__transformer_plan *pl
     stretch_bytes(&need->tape.gradients, few.tape.gradients, many.tape.gradients, apart, more);
     stretch_bytes(&need->tape.lists, few.tape.lists, many.tape.lists, apart, more);
     stretch_bytes(&need->scratch, few.scratch, many.scratch, apart, more);
-    for (int i = 0; i < ATTN__TAPE_LISTS; i++)
-        stretch_entries(&need->tape.entries[i], few.tape.entries[i], many.tape.entries[i], apart, more);
     return ATTN_OK;
 }
 

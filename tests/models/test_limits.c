@@ -148,6 +148,10 @@ static void test_update(void **state)
     attn_transformer_options o = model_options(0, 1);
     attn_cost_report none = {.struct_size = sizeof none}, r = none;
     (void)state;
+    o.recurrence = ATTN_RECURRENCE_LSTM;
+    OK(ctx, attn_transformer_memory(ctx, &o, 1, 0, 1, &r)); /* nor are there steps then */
+    assert_true(r.peak_bytes > 0 && r.forward == 0);
+    o.recurrence = ATTN_RECURRENCE_NONE;
     OK(ctx, attn_transformer_memory(ctx, &o, 1, 0, 1, &none));
     o.target_vocabulary = 1 << 30;
     OK(ctx, attn_transformer_memory(ctx, &o, 1, 0, 1, &r));
