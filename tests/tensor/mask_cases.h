@@ -170,6 +170,8 @@ static const rule bits = {.kind = BOOLEAN, .extent = {1, 1, 200, 200}};
 static const rule bits_of_pairs = {.kind = BOOLEAN, .extent = {5, HEADS, 200, 200}};
 static const rule band_or_causal_first = {.kind = UNION, .a = &band, .b = &causal_first};
 static const rule causal_band = {.kind = INTERSECTION, .a = &causal_last, .b = &band};
+static const rule causal_bits = {.kind = INTERSECTION, .a = &causal_last, .b = &bits};
+static const rule bits_causal = {.kind = INTERSECTION, .a = &bits, .b = &causal_first};
 static const rule strided = {.kind = UNION, .a = &band, .b = &step_5};
 
 static const rule tokens = {.kind = GLOBAL, .right = 8};
@@ -242,6 +244,9 @@ static const rule rules[] = {
     {.kind = INTERSECTION, .a = &band_or_causal_first, .b = &bits_of_pairs},
     {.kind = UNION, .a = &causal_band, .b = &far_keys},
     {.kind = INTERSECTION, .a = &causal_band, .b = &strided},
+    {.kind = INTERSECTION, .a = &causal_bits, .b = &band}, /* three at once: causal, padding, window */
+    {.kind = INTERSECTION, .a = &bits_causal, .b = &head_keys},
+    {.kind = UNION, .a = &causal_bits, .b = &far_keys},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
