@@ -361,6 +361,7 @@ static void test_failure_after_copies(void **state)
     const attn_transformer_options m = model_options(0, 1);
     const attn_generator_options o = beam_options(1, 12, 6);
     session s, calm;
+    static outcome want;
     int32_t token, finished;
     (void)state;
     open_session(&s, ATTN_BACKEND_BLAS, &m, &o, NULL, target);
@@ -368,7 +369,6 @@ static void test_failure_after_copies(void **state)
     open_session(&calm, ATTN_BACKEND_BLAS, &m, &o, NULL, target);
     prompt(&calm);
     for (int step = 0; step < 5; step++) {
-        static outcome want;
         const int64_t filled = s.generator->filled[0];
         s.generator->filled[0] = o.capacity; /* no room for what is fed, which comes out behind the copies */
         FAILS(s.ctx, attn_generator_step(s.ctx, s.generator, 1, &token, &finished), ATTN_ERROR_FULL, "cache rows");
@@ -379,6 +379,13 @@ static void test_failure_after_copies(void **state)
         read_outcome(&calm, 0, &want);
         expect_outcome(&s, 0, &want, 0, "after copies");
     }
+    s.generator->filled[0] = o.capacity;
+    FAILS(s.ctx, attn_generator_step(s.ctx, s.generator, 1, &token, &finished), ATTN_ERROR_FULL, "cache rows");
+    prompt(&s); /* what the failed step had found was of the prompt before */
+    prompt(&calm);
+    assert_int_equal(steps(&s, 3), steps(&calm, 3));
+    read_outcome(&calm, 0, &want);
+    expect_outcome(&s, 0, &want, 0, "a prompt after a failure");
     close_session(&s);
     close_session(&calm);
 }
