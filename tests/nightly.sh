@@ -14,7 +14,7 @@ script_of() {
     case $1 in
     mutation) echo tests/mutation/run-mutation.sh ;;
     injection) echo tests/injection/run-injection.sh ;;
-    drawn) echo tests/support/run-drawn.sh ;;
+    drawn) echo tests/support/drawn.sh ;;
     threads) echo tests/threads/run-flavours.sh ;;
     tsan) echo tests/threads/run-tsan.sh ;;
     cost) echo tests/cost/run-cost.sh ;;

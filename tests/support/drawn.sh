@@ -1,5 +1,5 @@
 #!/bin/sh
-# sh tests/support/run-drawn.sh [PROGRAM ...]    the tests that draw their cases (kernels_drawn and the like), ATTN_DRAWS cases each (20000) in
+# sh tests/support/drawn.sh [PROGRAM ...]    the tests that draw their cases (kernels_drawn and the like), ATTN_DRAWS cases each (20000) in
 # place of the few hundred of the suite. Builds in a folder of its own (ATTN_DRAWN, or build/drawn). The last line is the counts.
 set -u
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
