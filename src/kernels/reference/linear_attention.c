@@ -10,7 +10,7 @@ typedef struct linear_walk {
     int64_t pair, key_head, group, offset, features, wide; /* query i sees keys up to i + offset when causal */
     double *sums, *running, scale;                         /* running: [keys], the largest l up to each; scale: r */
     double *gradient;                                      /* [wide] */
-    int blind;                                             /* 1: queries come that see no key */
+    int blind;                                             /* 1: queries come that see no key, or keys that none sees */
 } linear_walk;
 
 static double weight(double from, double to)
