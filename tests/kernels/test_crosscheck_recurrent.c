@@ -35,6 +35,7 @@ static const recurrent_shape shapes[] = {
     {12, 4, {3, 0, 5, 1}, 1, 1, 5, 0},        /* the other way round */
     {300, 6, {2, 3, 1, 3, 2, 3}, 1, 1, 7, 0}, /* columns cut for few rows */
     {130, 40, {4, 1, 3}, 0, 1, 0, 0},         /* rows and columns cut */
+    {400, 3, {2, 3, 1}, 0, 1, 0, 0},          /* columns of one gate cut for few rows */
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 

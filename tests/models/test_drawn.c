@@ -213,6 +213,23 @@ static void expect_others(const run *r, const attn_transformer_options *o)
     close_run(&other);
 }
 
+/* a third of the parameters frozen, whatever products that breaks up: the others have the gradients they had, and the output is as it was */
+static void expect_frozen(const run *r, const attn_transformer_options *o, int64_t number)
+{
+    random_state random = {(uint64_t)number};
+    run some;
+    assert_true(open_run(&some, ATTN_BACKEND_REFERENCE, 1, o));
+    for (int64_t i = 0; i < attn_parameters_count(some.parameters); i++) {
+        attn_tensor *g = attn_gradients_tensor(r->gradients, i);
+        if (!drawn_once_in(&random, 3)) continue;
+        OK(some.ctx, attn_parameters_freeze(some.ctx, some.parameters, attn_parameters_name(some.parameters, i), 1, NULL));
+        for (int64_t e = 0; e < model_elements(g); e++) model_set(g, e, 0);
+    }
+    backward(&some);
+    expect_same(&some, r, 1e-9, "frozen");
+    close_run(&some);
+}
+
 static void test_drawn(void **state)
 {
     int64_t first = drawn_first(), end = drawn_end(DRAWS), made = 0, decoded = 0;
@@ -226,6 +243,7 @@ static void test_drawn(void **state)
         backward(&r);
         expect_others(&r, &o);
         expect_file(&r, &o);
+        expect_frozen(&r, &o, i);
         close_run(&r);
         if (o.decoder_layers > 0 && o.output_head) decoded += expect_steps(&o);
     }

@@ -83,7 +83,9 @@ typedef struct calls {
     slot arguments[CALLS_SLOTS];
     int count, flags, started, guards;
     guard guarded[CALLS_GUARDS];
-    const void *loose; /* the next wrong call may write here */
+    const void *loose;     /* the next wrong call may write here */
+    const char *figure_of; /* the argument that the next wrong call gives a number, */
+    double figure;         /* which its text must say */
     attn_tape *new_tape, *spent_tape;
     unsigned char *broken; /* memory of wrong structs */
     void *spare;           /* of wrong tensors */

@@ -1,8 +1,10 @@
+#include <ctype.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
@@ -84,11 +86,53 @@ static int tells(const char *text, attn_status status)
     return strstr(text, "got ") != NULL && strstr(text, "expected ") != NULL;
 }
 
+/* the numbers of a text up to its end, one after another: how many */
+static int numbers(const char *text, const char *end, double *out, int most)
+{
+    int count = 0;
+    while (text < end && count < most) {
+        char *after = NULL;
+        const int within_a_word = isalnum((unsigned char)text[-1]) || text[-1] == '_';
+        const double number = isdigit((unsigned char)*text) && !within_a_word ? strtod(text, &after) : 0;
+        if (after != NULL) out[count++] = text[-1] == '-' ? -number : number;
+        text = after != NULL ? after : text + 1;
+    }
+    return count;
+}
+
+/* "got 3 segments, expected the 3 of query_layout" */
+static int contradicts_itself(const char *text)
+{
+    double got[8], expected[8];
+    const char *first = strstr(text, "got "), *second = first != NULL ? strstr(first, ", expected ") : NULL;
+    if (second == NULL) return 0;
+    const int count = numbers(first + 4, second, got, 8);
+    return count > 0 && count == numbers(second + 11, second + strlen(second), expected, 8) &&
+           memcmp(got, expected, (size_t)count * sizeof *got) == 0;
+}
+
+/* a text about the argument that was given a number says which */
+static int says_figure(const calls *t, const char *text)
+{
+    double got[8];
+    const char *at = t->figure_of != NULL ? strstr(text, t->figure_of) : NULL;
+    const char *first = at != NULL ? at + strlen(t->figure_of) : NULL, *end;
+    if (first == NULL || strncmp(first, ": got ", 6) != 0) return 1;
+    if (isnan(t->figure)) return strstr(first, "nan") != NULL;
+    if (isinf(t->figure)) return strstr(first, "inf") != NULL;
+    end = strstr(first, ", expected ");
+    for (int i = numbers(first + 6, end != NULL ? end : first + strlen(first), got, 8); i-- > 0;)
+        if (fabs(got[i] - t->figure) <= 1e-6 * fabs(t->figure)) return 1;
+    return 0;
+}
+
 static void check_text(calls *t, attn_status got, attn_status want, const char *word, const char *what)
 {
     const char *text = attn_context_last_error(t->ctx);
     if (!named(t, text, word)) failed(t, what, word != NULL ? word : "the text names no argument", got, want);
     if (!tells(text, got)) failed(t, what, "the text does not say what it got and what it expected", got, want);
+    if (got == ATTN_ERROR_SHAPE && contradicts_itself(text)) failed(t, what, "what the text says it got is what it expected", got, want);
+    if (got == ATTN_ERROR_INVALID_ARGUMENT && !says_figure(t, text)) failed(t, what, "the text does not say the number it got", got, want);
 }
 
 static void refuse(calls *t, const slot *a, attn_status want, const char *word, const char *what, int silent)
@@ -115,6 +159,7 @@ static void refuse(calls *t, const slot *a, attn_status want, const char *word, 
         if (made != NULL) failed(t, what, "*out is not NULL after a failure", got, want);
     }
     t->loose = NULL;
+    t->figure_of = NULL;
     accept_row(t);
 }
 
@@ -132,6 +177,12 @@ static slot pointer(const void *p)
     return (slot){.p = (void *)(uintptr_t)p};
 }
 
+static void figure(calls *t, const char *of, double number)
+{
+    t->figure_of = of;
+    t->figure = number;
+}
+
 void wrong_pointer(calls *t, int index, const void *p, attn_status status, const char *word)
 {
     char what[96];
@@ -143,6 +194,7 @@ void wrong_number(calls *t, int index, int64_t value, attn_status status, const 
 {
     char what[96];
     snprintf(what, sizeof what, "%s = %lld", t->at[index].name, (long long)value);
+    figure(t, t->at[index].name, (double)value);
     refuse(t, with(t, index, (slot){.i = value}), status, word, what, 0);
 }
 
@@ -150,6 +202,7 @@ void wrong_real(calls *t, int index, double value, attn_status status, const cha
 {
     char what[96];
     snprintf(what, sizeof what, "%s = %g", t->at[index].name, value);
+    figure(t, t->at[index].name, value);
     refuse(t, with(t, index, (slot){.d = value}), status, word, what, 0);
 }
 
@@ -168,6 +221,7 @@ void wrong_field(calls *t, int index, uint64_t offset, uint64_t bytes, const voi
     memcpy(t->broken, at->valid.p, (size_t)at->size);
     memcpy(t->broken + offset, value, (size_t)bytes);
     snprintf(what, sizeof what, "%s.%s", at->name, field);
+    if (bytes == sizeof(int32_t)) figure(t, field, *(const int32_t *)value);
     refuse(t, with(t, index, pointer(t->broken)), status, field, what, 0);
 }
 
@@ -175,7 +229,10 @@ void wrong_reals(calls *t, int index, uint64_t offset, double least, double most
 {
     const double bad[5] = {NAN, INFINITY, -INFINITY, isnan(least) ? NAN : least - 0.001 - 1e-3 * fabs(least),
                            isnan(most) ? NAN : most + 0.001 + 1e-3 * fabs(most)};
-    for (int i = 0; i < 5; i++) wrong_field(t, index, offset, sizeof bad[i], &bad[i], ATTN_ERROR_INVALID_ARGUMENT, field);
+    for (int i = 0; i < 5; i++) {
+        figure(t, field, bad[i]);
+        wrong_field(t, index, offset, sizeof bad[i], &bad[i], ATTN_ERROR_INVALID_ARGUMENT, field);
+    }
 }
 
 static void refuse_as(calls *t, int index, const void *p, attn_status status, const char *word, const char *how)

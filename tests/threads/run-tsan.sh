@@ -50,7 +50,7 @@ run() {
         return
     fi
     runs=$((runs + 1))
-    env "$@" TSAN_OPTIONS="suppressions=$root/tests/threads/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
+    env "$@" ATTN_DRAWS="${ATTN_DRAWS:-20}" TSAN_OPTIONS="suppressions=$root/tests/threads/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
         "$build/tests/$program" >"$work/out" 2>&1
     status=$?
     if [ $status != 0 ]; then
