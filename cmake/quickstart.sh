@@ -126,6 +126,8 @@ run_tests() {
         say "unit tests under the address and undefined-behaviour sanitizers"
         configure_and_build "$build/sanitize" all -DATTN_SANITIZE=address,undefined -DBUILD_TESTING=ON -DATTN_BENCH=OFF
         ctest_of "$build/sanitize" -L unit
+        say "what runs on several threads with the thread sanitizer: the test threads/tsan runs it"
+        configure_and_build "$build/thread" tests_of_threads -DATTN_SANITIZE=thread -DBUILD_TESTING=ON -DATTN_BENCH=OFF
     fi
     say "tests"
     ctest_of "$build"

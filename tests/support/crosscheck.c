@@ -25,8 +25,12 @@ void crosscheck_open(crosscheck *c)
     }
 }
 
+/* between two cases; a kernel leaves the scratch as it found it, or a long call would take more and more */
 void crosscheck_sweep(crosscheck *c)
 {
+    for (int run = 0; run < RUNS; run++)
+        if (attn__arena_used(c->ctx[run]->scratch) != 0)
+            fail_msg("kernels kept %d bytes of scratch", (int)attn__arena_used(c->ctx[run]->scratch));
     while (c->memory_count > 0) free(c->memory[--c->memory_count]);
     c->gap = c->head_gap = c->made = c->missed = 0;
 }
