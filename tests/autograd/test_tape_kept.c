@@ -152,6 +152,26 @@ static void test_watched_memory_is_held(void **state)
     }
 }
 
+/* freed by the caller, the memory of an output that no later operation reads stays the tape's: another tensor at its address would be taken
+   for the value, or refused as an output */
+static void test_memory_of_outputs_is_held(void **state)
+{
+    (void)state;
+    attn_tensor *x = make(ROWS, WIDTH), *g = make(ROWS, WIDTH), *y = NULL;
+    const int64_t memory = ROWS * WIDTH * (int64_t)sizeof(float);
+    for (int round = 0; round < 2; round++) { /* in the first the lists take their room */
+        OK(attn_tape_begin(ctx, tape, NULL));
+        const int64_t before = live();
+        OK(attn_tensor_create(ctx, ATTN_FLOAT32, 2, SHAPE(ROWS, WIDTH), &y));
+        OK(attn_tape_watch(ctx, tape, x, g));
+        OK(attn_softmax(ctx, tape, x, y));
+        attn_tensor_free(y);
+        const int64_t held = live();
+        OK(attn_tape_begin(ctx, tape, NULL));
+        assert_true(round == 0 || (held - live() >= memory && live() == before));
+    }
+}
+
 /* statistics of a norm lie on the tape: the same room in every round */
 static void test_rounds_take_the_same_room(void **state)
 {
@@ -416,6 +436,7 @@ int main(void)
         TEST(test_dropout_is_of_seed_step_and_site),
         TEST(test_mask_is_held),
         TEST(test_watched_memory_is_held),
+        TEST(test_memory_of_outputs_is_held),
         TEST(test_rounds_take_the_same_room),
         TEST(test_seeds_add_up),
         TEST(test_columns_beside_each_other),
