@@ -161,11 +161,13 @@ static void test_fits_a_cache(void **state)
         for (int64_t stride = ATTN_DERIVED; stride <= 4; stride += 4 - ATTN_DERIVED) { /* the root of the keys grows with them */
             OK(attn_mask_strided(ctx, alignment, stride, ATTN_PART_LOCAL, &mask));
             assert_int_equal(attn__mask_fits_cache(mask), stride > 0 && fits[alignment]);
-            const attn_mask *const heads[] = {NULL, mask};
-            attn_mask *of_heads;
-            OK(attn_mask_heads(ctx, 2, heads, &of_heads));
-            assert_int_equal(attn__mask_fits_cache(of_heads), stride > 0 && fits[alignment]);
-            attn_mask_free(of_heads);
+            for (int place = 0; place < 3; place++) { /* whichever head's it is */
+                const attn_mask *const heads[] = {place == 0 ? mask : NULL, place == 1 ? mask : NULL, place == 2 ? mask : NULL};
+                attn_mask *of_heads;
+                OK(attn_mask_heads(ctx, 3, heads, &of_heads));
+                assert_int_equal(attn__mask_fits_cache(of_heads), stride > 0 && fits[alignment]);
+                attn_mask_free(of_heads);
+            }
             attn_mask_free(mask);
         }
         OK(attn_mask_random(ctx, alignment, 2, 1, 1, &mask));
