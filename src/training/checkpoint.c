@@ -44,10 +44,10 @@ static attn_status write_state(attn_context *ctx, attn__writer *writer, const st
     return attn__writer_metadata(ctx, writer, STATE_KEY, text);
 }
 
-static int read_integer(const json_t *object, const char *key, int64_t *out)
+static int read_integer(const json_t *object, const char *key, int64_t most, int64_t *out)
 {
     const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > COUNTER_MOST) return 0;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > most) return 0;
     *out = json_integer_value(value);
     return 1;
 }
@@ -68,10 +68,10 @@ static attn_status read_state(attn_context *ctx, const attn__file *file, const c
     uint64_t rate = 0;
     attn_status status = attn__json_parse(ctx, path, text, (int64_t)strlen(text), 4, 100, 0, &object);
     if (status != ATTN_OK) return status;
-    if (!read_integer(object, "steps", &s->steps) || !read_integer(object, "updates", &s->updates) ||
-        !read_integer(object, "cursor", &s->cursor) || !read_bits(object, "seed", &s->seed) ||
+    if (!read_integer(object, "steps", COUNTER_MOST, &s->steps) || !read_integer(object, "updates", COUNTER_MOST, &s->updates) ||
+        !read_integer(object, "cursor", ATTN__MOST_CURSOR, &s->cursor) || !read_bits(object, "seed", &s->seed) ||
         !read_bits(object, "data", &s->fingerprint) || !read_bits(object, "rate", &rate))
-        status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.trainer: a counter is missing or no number", path);
+        status = attn__fail(ctx, ATTN_ERROR_BAD_FILE, "%s: attn.trainer: a counter is missing, no number or too large", path);
     memcpy(&s->rate, &rate, sizeof rate);
     if (status == ATTN_OK && !(s->rate >= 0 && isfinite(s->rate)))
         status =

@@ -320,6 +320,28 @@ static void test_broken_state(void **state)
     training_close(&t);
 }
 
+/* a place that no data set has is the file's fault, whoever made its digest fit; the last one there is can be gone on from */
+static void test_place_past_the_last(void **state)
+{
+    (void)state;
+    training_options o = training_defaults();
+    training t;
+    long size;
+    training_open(&t, &o);
+    OK(t.ctx, attn__dataset_seek(t.ctx, t.dataset, ATTN__MOST_CURSOR));
+    OK(t.ctx, attn_trainer_save(t.ctx, t.trainer, 0, NULL, NULL, PATH));
+    OK(t.ctx, attn_trainer_restore(t.ctx, t.trainer, PATH));
+    char *data = bytes_of(PATH, &size), *cursor = memmem(data, (size_t)size, "cursor\\\":2", 10);
+    char *digest = memmem(data, (size_t)size, "attn.digest", 11);
+    assert_true(cursor != NULL && digest != NULL);
+    cursor[9] = '3';
+    memcpy(digest, "note", 4);
+    write_bytes(OTHER, data, size);
+    FAILS(t.ctx, attn_trainer_restore(t.ctx, t.trainer, OTHER), ATTN_ERROR_BAD_FILE, "attn.trainer");
+    free(data);
+    training_close(&t);
+}
+
 /* a restore that runs out of memory has not happened either */
 static void test_without_memory(void **state)
 {
@@ -388,10 +410,14 @@ static void test_metadata(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_continues_bit_for_bit), cmocka_unit_test(test_continues_after_a_skipped_update),
-        cmocka_unit_test(test_files_are_equal),       cmocka_unit_test(test_mismatch),
-        cmocka_unit_test(test_broken_files),          cmocka_unit_test(test_broken_state),
-        cmocka_unit_test(test_without_memory),        cmocka_unit_test(test_metadata)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_continues_bit_for_bit),
+                                       cmocka_unit_test(test_continues_after_a_skipped_update),
+                                       cmocka_unit_test(test_files_are_equal),
+                                       cmocka_unit_test(test_mismatch),
+                                       cmocka_unit_test(test_broken_files),
+                                       cmocka_unit_test(test_broken_state),
+                                       cmocka_unit_test(test_place_past_the_last),
+                                       cmocka_unit_test(test_without_memory),
+                                       cmocka_unit_test(test_metadata)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
