@@ -40,27 +40,28 @@ static void test_large(void **state)
 /* with a log_scale: the features divided by its exponential, which is the largest of them; 4 features a column unless said otherwise */
 static void test_log_scale(void **state)
 {
-    enum { ROWS = 5, HEADS = 2, SIZE = 3, COUNT = 4 * SIZE };
+    enum { ROWS = 5, HEADS = 2 };
     (void)state;
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 8; i++) {
         attn_context *ctx = contexts[i % 2];
+        const int64_t size = i < 4 ? 3 : 1, count = 4 * size;
         random_state random = {31};
-        int32_t map = i < 2 ? ATTN_FEATURES_POSITIVE : ATTN_FEATURES_TRIGONOMETRIC;
+        int32_t map = i % 4 < 2 ? ATTN_FEATURES_POSITIVE : ATTN_FEATURES_TRIGONOMETRIC;
         const attn_linear_attention_options o = options_of(map, 0);
-        attn_tensor *x = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, SIZE, &random, 2),
-                    *plain = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, COUNT, NULL, 0);
-        attn_tensor *scaled = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, COUNT, NULL, 0), *scale,
-                    *wrong = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, COUNT / 2, NULL, 0);
+        attn_tensor *x = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, size, &random, 2),
+                    *plain = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, count, NULL, 0);
+        attn_tensor *scaled = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, count, NULL, 0), *scale,
+                    *wrong = tensor_of(ctx, ATTN_FLOAT32, ROWS, HEADS, count / 2, NULL, 0);
         assert_int_equal(attn_tensor_create(ctx, ATTN_FLOAT32, 2, SHAPE(ROWS, HEADS), &scale), ATTN_OK);
         assert_int_equal(attn_feature_map(ctx, NULL, x, &o, NULL, plain), ATTN_OK);
         assert_int_equal(attn_feature_map(ctx, NULL, x, &o, scale, scaled), ATTN_OK);
         assert_int_equal(attn_feature_map(ctx, NULL, x, &o, NULL, wrong), ATTN_ERROR_SHAPE);
         for (int64_t row = 0; row < ROWS * HEADS; row++) {
             double largest = 0, by = exp((double)((float *)attn_tensor_data(scale))[row]),
-                   m = map == ATTN_FEATURES_POSITIVE ? COUNT : COUNT / 2;
-            for (int64_t f = 0; f < COUNT; f++) {
-                double got = ((float *)attn_tensor_data(scaled))[row * COUNT + f],
-                       want = ((float *)attn_tensor_data(plain))[row * COUNT + f];
+                   m = map == ATTN_FEATURES_POSITIVE ? count : count / 2;
+            for (int64_t f = 0; f < count; f++) {
+                double got = ((float *)attn_tensor_data(scaled))[row * count + f],
+                       want = ((float *)attn_tensor_data(plain))[row * count + f];
                 assert_true(fabs(got * by - want) < 1e-5 * (1 + fabs(want)));
                 largest = fmax(largest, fabs(got));
             }
