@@ -58,7 +58,7 @@ static void test_log_scale(void **state)
         assert_int_equal(attn_feature_map(ctx, NULL, x, &o, NULL, wrong), ATTN_ERROR_SHAPE);
         for (int64_t row = 0; row < ROWS * HEADS; row++) {
             double largest = 0, by = exp((double)((float *)attn_tensor_data(scale))[row]),
-                   m = map == ATTN_FEATURES_POSITIVE ? count : count / 2;
+                   m = (double)(map == ATTN_FEATURES_POSITIVE ? count : count / 2);
             for (int64_t f = 0; f < count; f++) {
                 double got = ((float *)attn_tensor_data(scaled))[row * count + f],
                        want = ((float *)attn_tensor_data(plain))[row * count + f];

@@ -2,6 +2,7 @@
    environment, for itself alone and hands the calls on. Two products and the number of threads are all that libattn asks of it. */
 #include <cblas.h>
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,15 +25,25 @@ __attribute__((constructor)) static void open_library(void)
 int flexiblas_get_num_threads(void)
 {
     typedef int function(void);
+    typedef intptr_t blis_function(void);
     CALL(function, "openblas_get_num_threads");
-    return next != NULL ? next() : 1;
+    if (next != NULL) return next();
+    blis_function *blis;
+    symbol = dlsym(library, "bli_thread_get_num_threads");
+    memcpy(&blis, &symbol, sizeof blis);
+    return blis != NULL ? (int)blis() : 1;
 }
 
 void flexiblas_set_num_threads(int threads)
 {
     typedef void function(int);
+    typedef void blis_function(intptr_t);
     CALL(function, "openblas_set_num_threads");
     if (next != NULL) next(threads);
+    blis_function *blis;
+    symbol = dlsym(library, "bli_thread_set_num_threads");
+    memcpy(&blis, &symbol, sizeof blis);
+    if (blis != NULL) blis(threads);
 }
 
 void cblas_sgemm(const enum CBLAS_ORDER order, const enum CBLAS_TRANSPOSE ta, const enum CBLAS_TRANSPOSE tb, const int m, const int n,

@@ -158,10 +158,8 @@ static attn_status back(attn_context *ctx, recurrent_job *job)
     if (status == ATTN_OK && !lstm) status = BLAS(recurrent_floats)(ctx, a->output.rows, job->wide, &sums);
     if (status == ATTN_OK && a->d_weight.data != NULL) status = BLAS(recurrent_floats)(ctx, a->output.rows, job->width, &job->past);
     if (status == ATTN_OK) status = back_steps(ctx, job, sums, start);
-    if (status == ATTN_OK && a->d_hidden.data != NULL) {
-        job->cut = BLAS(product_grid)(most, job->width, job->wide);
-        status = attn__run(ctx, job->cut.tiles, start_tile, job);
-    }
+    /* cut as the first step, which came last, with the same rows */
+    if (status == ATTN_OK && a->d_hidden.data != NULL) status = attn__run(ctx, job->cut.tiles, start_tile, job);
     if (status != ATTN_OK) return status;
     store_state(job, job->d_hidden, &a->d_final_hidden, a->add_hidden, &a->d_hidden);
     store_state(job, job->d_cell, &a->d_final_cell, a->add_cell, &a->d_cell);
