@@ -123,6 +123,32 @@ static void test_values(void **state)
     }
 }
 
+/* without epsilon: what had no gradient stays, as does the padding between parameters, over which the penalty's sums go */
+static void test_no_epsilon(void **state)
+{
+    (void)state;
+    for (int32_t backend = 0; backend < 2; backend++) {
+        bench b;
+        attn_optimizer_options o = recipe(ATTN_OPTIMIZER_ADAM);
+        o.epsilon = 0;
+        open_bench(&b, backend, &o);
+        set_all(&b, 1, 0);
+        step(&b, 1);
+        assert_true(value_of(&b, WEIGHT) == 1 && value_of(&b, BIAS) == 1 && value_of(&b, NORM) == 1);
+        close_bench(&b);
+
+        o.l2 = 0.5;
+        open_bench(&b, backend, &o);
+        set_all(&b, 1, 2);
+        step(&b, 1);
+        expect_near(&b, WEIGHT, 0.9);
+        step(&b, 1);
+        assert_int_equal(b.report.skipped, 0);
+        assert_true(isfinite(b.report.penalty) && isfinite(value_of(&b, WEIGHT)));
+        close_bench(&b);
+    }
+}
+
 /* decoupled decay spares by group; the penalty in the loss does not, and shows in the report and in the gradient */
 static void test_decay(void **state)
 {
@@ -359,8 +385,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_decay),          cmocka_unit_test(test_decay_of_a_model),
-        cmocka_unit_test(test_clip),   cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_rates),  cmocka_unit_test(test_without_memory), cmocka_unit_test(test_errors)};
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_decay),          cmocka_unit_test(test_decay_of_a_model),
+        cmocka_unit_test(test_clip),      cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_rates),     cmocka_unit_test(test_without_memory), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_no_epsilon)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

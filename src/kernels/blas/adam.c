@@ -21,7 +21,8 @@ static void adam_tile(void *context, int64_t tile, int32_t worker)
         float square = job.beta2 * v[i] + job.rest2 * (gradient * gradient);
         m[i] = mean;
         v[i] = square;
-        p[i] -= job.shrink * p[i] + job.length * mean / (sqrtf(square) * job.correction + job.epsilon);
+        float below = sqrtf(square) * job.correction + job.epsilon;
+        p[i] -= job.shrink * p[i] + job.length * mean / (below == 0 ? 1 : below); /* 0 without epsilon: no gradient came yet */
         g[i] = 0;
     }
 }

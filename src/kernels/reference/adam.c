@@ -14,7 +14,8 @@ attn_status REFERENCE(adam)(attn_context *ctx, void *p, void *g, void *m, void *
         double mean = beta1 * (double)first[i] + (1 - beta1) * d, square = beta2 * (double)second[i] + (1 - beta2) * d * d;
         first[i] = (real)mean;
         second[i] = (real)square;
-        parameter[i] = (real)(old - rate * decay * old - rate * (mean / correct1) / (sqrt(square / correct2) + epsilon));
+        double below = sqrt(square / correct2) + epsilon; /* 0 without epsilon: no gradient came yet */
+        parameter[i] = (real)(old - rate * decay * old - rate * (mean / correct1) / (below == 0 ? 1 : below));
         gradient[i] = 0;
     }
     return ATTN_OK;
