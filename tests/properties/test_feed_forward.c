@@ -1,4 +1,5 @@
 /* The feed-forward network (5.10): row by row, and one linear map without its activation. Its activations' shapes. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,12 +171,45 @@ static void test_activations(void **state)
     (void)state, property_run(activations, 1);
 }
 
+/* The largest numbers lie where an activation is 0 or x: so say its slopes, whatever Swish's beta, whose own gradient is 0 there. */
+static void far_slopes(property *p)
+{
+    static const int32_t kinds[] = {ATTN_ACTIVATION_RELU, ATTN_ACTIVATION_GELU, ATTN_ACTIVATION_GELU_TANH, ATTN_ACTIVATION_SWISH};
+    const double most = p->dtype == ATTN_FLOAT32 ? (double)FLT_MAX / 4 : DBL_MAX / 4;
+    attn_tape *tape;
+    OK(p->ctx, attn_tape_create(p->ctx, &tape));
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int steep = 0; steep < 2; steep++) {
+            int swish = kinds[k] == ATTN_ACTIVATION_SWISH;
+            attn_tensor *x = property_rows(p, 1, 2), *dx = property_rows(p, 1, 2), *y = property_rows(p, 1, 2);
+            attn_tensor *beta = model_tensor(p->ctx, p->dtype, 1, 0), *dbeta = model_tensor(p->ctx, p->dtype, 1, 0);
+            property_set(x, 0, 0, most), property_set(x, 0, 1, -most);
+            model_set(beta, 0, steep ? 16 : 1);
+            OK(p->ctx, attn_tape_begin(p->ctx, tape, NULL));
+            OK(p->ctx, attn_tape_watch(p->ctx, tape, x, dx));
+            OK(p->ctx, attn_tape_watch(p->ctx, tape, beta, dbeta));
+            OK(p->ctx, attn_activation(p->ctx, tape, kinds[k], x, swish ? beta : NULL, y));
+            OK(p->ctx, attn_tape_backward(p->ctx, tape, 1, (const attn_tensor *const[]){y}, NULL, 0, NULL));
+            HOLDS(p, property_get(y, 0, 0) == most && property_get(y, 0, 1) == 0);
+            HOLDS(p, property_get(dx, 0, 0) == 1 && property_get(dx, 0, 1) == 0 && model_get(dbeta, 0) == 0);
+            attn_tensor_free(beta);
+            attn_tensor_free(dbeta);
+        }
+    attn_tape_free(tape);
+}
+
+static void test_far_slopes(void **state)
+{
+    (void)state, property_run(far_slopes, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row_by_row),
         cmocka_unit_test(test_linear_without_activation),
         cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_far_slopes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

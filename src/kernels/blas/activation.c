@@ -16,8 +16,8 @@ INLINE float value_of(int32_t kind, float beta, float x)
     }
 }
 
-/* GELU's slope is flat to the last bit from here on; products past it could be 0 times infinity */
-static const float gelu_flat = 14.0f;
+/* Slopes are flat to the last bit from here on, of u for GELU and of beta u for Swish; products past it could be 0 times infinity. */
+static const float gelu_flat = 14.0f, swish_flat = 104.0f;
 
 INLINE float gelu_slope(float x)
 {
@@ -35,6 +35,13 @@ INLINE float gelu_tanh_slope(float x)
     return fabsf(x) > gelu_flat ? (x > 0.0f ? 1.0f : 0.0f) : slope;
 }
 
+INLINE float swish_slope(float beta, float x)
+{
+    float z = beta * x, s = attn__sigmoid(z);
+    float slope = attn__fma(z * s, 1.0f - s, s);
+    return fabsf(z) > swish_flat ? (z > 0.0f ? 1.0f : 0.0f) : slope;
+}
+
 INLINE float slope_of(int32_t kind, float beta, float x)
 {
     float s;
@@ -42,7 +49,7 @@ INLINE float slope_of(int32_t kind, float beta, float x)
     case ATTN_ACTIVATION_RELU: return x > 0.0f ? 1.0f : x <= 0.0f ? 0.0f : x;
     case ATTN_ACTIVATION_GELU: return gelu_slope(x);
     case ATTN_ACTIVATION_GELU_TANH: return gelu_tanh_slope(x);
-    case ATTN_ACTIVATION_SWISH: s = attn__sigmoid(beta * x); return attn__fma(beta * x * s, 1.0f - s, s);
+    case ATTN_ACTIVATION_SWISH: return swish_slope(beta, x);
     case ATTN_ACTIVATION_SIGMOID: s = attn__sigmoid(x); return s * (1.0f - s);
     case ATTN_ACTIVATION_TANH: s = attn__tanh(x); return 1.0f - s * s;
     default: return 1.0f;

@@ -37,10 +37,12 @@ double REFERENCE(act_slope)(const attn__activation *act, double u)
     case ATTN_ACTIVATION_GELU: return 0.5 * erfc(-u * ROOT_HALF) + u * NORMAL_PEAK * exp(-0.5 * u * u);
     case ATTN_ACTIVATION_GELU_TANH: {
         double t = tanh(ROOT_TWO_OVER_PI * (u + GELU_CUBIC * u * u * u));
+        if (fabs(t) == 1) return 0.5 * (1 + t); /* flat: not 0 times infinity */
         return 0.5 * (1 + t) + 0.5 * u * (1 - t * t) * ROOT_TWO_OVER_PI * (1 + 3 * GELU_CUBIC * u * u);
     }
     case ATTN_ACTIVATION_SWISH: {
         double beta = beta_of(act), s = sigmoid(beta * u);
+        if (isinf(beta * u)) return s; /* flat as well */
         return s + beta * u * s * (1 - s);
     }
     case ATTN_ACTIVATION_SIGMOID: return sigmoid(u) * (1 - sigmoid(u));
@@ -53,7 +55,7 @@ double REFERENCE(act_beta)(const attn__activation *act, double u)
 {
     if (act->kind != ATTN_ACTIVATION_SWISH) return 0;
     double s = sigmoid(beta_of(act) * u);
-    return u * u * s * (1 - s);
+    return u * s * (u * (1 - s));
 }
 
 attn_status REFERENCE(activation)(attn_context *ctx, const attn__activation *act, const view *u, const attn__dropout *drop, view *y)
