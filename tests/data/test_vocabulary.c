@@ -340,6 +340,8 @@ static void test_hostile_text(void **state)
         {"{}", ATTN_ERROR_BAD_FILE, "not a vocabulary"},
         {"{\"a\":1,\"a\":2}", ATTN_ERROR_BAD_FILE, "duplicate name"},
         {"{\"format\":\"attn_vocabulary\",\"version\":2}", ATTN_ERROR_UNSUPPORTED, "version 2"},
+        {"{\"format\":\"attn_vocabulary\",\"version\":0}", ATTN_ERROR_UNSUPPORTED, "version 0"},
+        {"{\"format\":\"attn_vocabulary\",\"version\":-1}", ATTN_ERROR_UNSUPPORTED, "version -1"},
         {V("runes", "false", "[\"a\"]"), ATTN_ERROR_BAD_FILE, "symbols: expected"},
         {V("characters", "0", "[\"a\"]"), ATTN_ERROR_BAD_FILE, "expected exactly"},
         {V("characters", "false", "{}"), ATTN_ERROR_BAD_FILE, "expected exactly"},

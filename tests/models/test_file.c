@@ -129,7 +129,8 @@ static void test_dtype(void **state)
 }
 
 /* writes the model's file by hand: with one parameter left out, of another shape or type, or one too many */
-enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, FLATTEN, NO_OPTIONS, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
+enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, NEST, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, FLATTEN };
+enum { NO_OPTIONS = FLATTEN + 1, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
 static void write_by_hand(const attn_transformer *model, int what, const char *options)
 {
     attn__writer *writer = NULL;
@@ -148,7 +149,8 @@ static void write_by_hand(const attn_transformer *model, int what, const char *o
             rank = 1;
         }
         if (what == FLATTEN && i == 0) rank = 0;
-        if (what == WIDEN && i == 0) { /* the first extent and the rank are the model's */
+        if (what == NEST && i == 0) shape[rank++] = 1; /* the same elements in an array of arrays */
+        if (what == WIDEN && i == 0) {                 /* the first extent and the rank are the model's */
             shape[1] *= 2;
             data = wide = calloc(2 * (size_t)model_elements(t), sizeof(float));
         }
@@ -205,6 +207,7 @@ static void test_strict(void **state)
                  {ADD_ALIKE, options, ATTN_ERROR_MISMATCH, ATTN_OK, "optimizers.extra"},
                  {RESHAPE, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {WIDEN, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
+                 {NEST, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {FLATTEN, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, "rank 0 and first extent 1"},
                  {INTEGERS, options, ATTN_ERROR_MISMATCH, ATTN_ERROR_MISMATCH, attn_parameters_name(p, 0)},
                  {NO_OPTIONS, options, ATTN_ERROR_BAD_FILE, ATTN_ERROR_BAD_FILE, "attn.options"},

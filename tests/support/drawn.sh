@@ -6,7 +6,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 build=${ATTN_DRAWN:-$root/build/drawn}
 draws=${ATTN_DRAWS:-20000}
 programs=${*:-kernels_drawn kernels_drawn_linear_attention kernels_crosscheck_recurrent kernels_crosscheck_convolution autograd_drawn
-    models_drawn cost_drawn training_drawn autograd_pack autograd_overlap}
+    models_drawn cost_drawn training_drawn autograd_pack autograd_overlap tensor_mask_drawn}
 mkdir -p "$build"
 targets=
 for program in $programs; do targets="$targets test_$program"; done

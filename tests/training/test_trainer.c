@@ -327,14 +327,20 @@ static void test_rate(void **state)
     (void)state;
     training_options o = training_defaults();
     training t;
-    training_open(&t, &o);
-    for (int i = 1; i <= 6; i++) {
-        double want;
-        training_steps(&t, 1);
-        OK(t.ctx, attn_learning_rate(t.ctx, &o.schedule, i, &want));
-        assert_true(t.report.rate == want && attn_optimizer_rate(attn_trainer_optimizer(t.trainer)) == want);
-    }
-    training_close(&t);
+    o.schedule.total = 5;
+    for (int32_t kind = ATTN_SCHEDULE_CONSTANT; kind <= ATTN_SCHEDULE_INVERSE_SQRT; kind++)
+        for (o.schedule.warmup = 0; o.schedule.warmup <= 3; o.schedule.warmup += 3) {
+            if (kind == ATTN_SCHEDULE_MONOGRAPH && o.schedule.warmup == 0) continue; /* it has one */
+            o.schedule.schedule = kind;
+            training_open(&t, &o);
+            for (int i = 1; i <= 6; i++) {
+                double want;
+                training_steps(&t, 1);
+                OK(t.ctx, attn_learning_rate(t.ctx, &o.schedule, i, &want));
+                assert_true(t.report.rate == want && attn_optimizer_rate(attn_trainer_optimizer(t.trainer)) == want);
+            }
+            training_close(&t);
+        }
     o.schedule.schedule = ATTN_SCHEDULE_CONSTANT; /* the rate can be set */
     o.schedule.warmup = 0;
     training_open(&t, &o);
