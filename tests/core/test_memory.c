@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "core/memory.h"
@@ -159,11 +160,56 @@ static void test_cap_with_threads(void **state)
     attn__memory_release(memory);
 }
 
+/* pieces of one size are all the same one, so that threads meet in the books and not in the allocator */
+enum { PIECE = 448, PIECE_ROUNDS = 4000000 };
+static void *one_piece(void *user, uint64_t size, uint64_t alignment)
+{
+    return size == PIECE ? user : aligned_alloc((size_t)alignment, (size_t)((size + alignment - 1) / alignment * alignment));
+}
+
+static void keep_piece(void *user, void *pointer, uint64_t size)
+{
+    (void)size;
+    if (pointer != user) free(pointer);
+}
+
+static pthread_barrier_t begin;
+static void *book_and_return(void *argument)
+{
+    attn__memory *memory = argument;
+    void *p;
+    pthread_barrier_wait(&begin);
+    for (int i = 0; i < PIECE_ROUNDS; i++)
+        if (attn__allocate(memory, PIECE, &p) == ATTN_OK) attn__deallocate(memory, p, PIECE);
+    return NULL;
+}
+
+/* no bytes get lost between threads that take and give back at the same time */
+static void test_books_with_threads(void **state)
+{
+    (void)state;
+    static _Alignas(64) char piece[PIECE];
+    const attn_allocator hooks = {sizeof hooks, one_piece, keep_piece, piece};
+    pthread_t threads[4];
+    attn__memory *memory = attn__memory_create(&hooks, -1);
+    int64_t live, peak, allocations;
+    assert_int_equal(pthread_barrier_init(&begin, NULL, 4), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, book_and_return, memory), 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&begin);
+    attn__memory_read(memory, &live, &peak, &allocations);
+    assert_int_equal(live, 0);
+    assert_int_equal(allocations, 4 * PIECE_ROUNDS);
+    assert_true(peak >= PIECE && peak <= 4 * PIECE && peak % PIECE == 0);
+    attn__memory_release(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_and_alignment), cmocka_unit_test(test_accounting),           cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_failing_allocator),   cmocka_unit_test(test_misaligned_allocator), cmocka_unit_test(test_cap_with_threads),
+        cmocka_unit_test(test_books_with_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
