@@ -80,13 +80,6 @@ static int interleaved(const attn__span *a, const attn__span *b)
     return distance >= a_width && distance + b_width <= stride;
 }
 
-/* Do they share an element? Where that is not plain: yes. What is empty shares none, wherever it lies. */
-static int meet(const attn__span *a, const attn__span *b)
-{
-    if (a->start == a->end || b->start == b->end) return 0;
-    return a->start < b->end && b->start < a->end && !interleaved(a, b);
-}
-
 /* index of the first span that starts at or behind the address */
 static int32_t span_lower(const attn_tape *tape, uintptr_t start)
 {
@@ -117,7 +110,9 @@ int attn__span_find(const attn_tape *tape, const view *at, int32_t *id, int *cla
             if (!found || spans[i].id > *id) *id = spans[i].id;
             found = 1;
         }
-        if (!meet(&spans[i], &wanted)) continue;
+        /* what is empty shares nothing, wherever it lies */
+        if (spans[i].start == spans[i].end || wanted.start == wanted.end) continue;
+        if (spans[i].end <= wanted.start || interleaved(&spans[i], &wanted)) continue;
         *touch = 1;
         if (spans[i].id >= 0) *clash = 1;
     }
