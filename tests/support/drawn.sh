@@ -16,6 +16,9 @@ if ! { "${CMAKE:-cmake}" -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DATT
     tail -20 "$build/log"
     exit 1
 fi
+# tests write their files where they run
+build=$(CDPATH='' cd -- "$build" && pwd)
+cd "$build" || exit 1
 held=0 failed=0
 for program in $programs; do
     ATTN_DRAWS=$draws "$build/tests/$program" >"$build/$program.log" 2>&1

@@ -58,6 +58,10 @@ run() {
     fi
 }
 
+# tests write their files where they run
+build=$(CDPATH='' cd -- "$build" && pwd)
+cd "$work" || exit 1
+
 # beside more random addresses than it knows the sanitizer does not start
 fixed=
 if ! "$build/tests/core_random" >/dev/null 2>&1; then
