@@ -6,10 +6,11 @@ ATTN_BEGIN
 /* Where computation happens: threads, memory, backend and the text of the last error. A context is used by one thread at a time and may
    move between threads; any number of contexts may share a model. After fork, a child may go on with it, on one thread (OpenBLAS built with
    pthreads starts its own threads again in a child that computes, whoever calls it).
-   The library has no other state but one count and one lock. OpenBLAS built with pthreads has one thread number for the whole process (as
+   The library has no other state but two counts and one lock. OpenBLAS built with pthreads has one thread number for the whole process (as
    have BLIS and FlexiBLAS), so the contexts that compute at the same time count themselves, the first sets it to 1 and the last sets it back
-   (guard_blas). OpenBLAS built without threads must not be called by two threads at once, so our products then go one by one; the host's
-   own calls are the host's to keep apart from ours. */
+   (guard_blas). OpenBLAS built without threads must not be called by two threads at once, so our products then go one by one. Threads inside
+   BLAS are counted, and fork waits for them, since a child would wait for what they lock there. The host's own calls of BLAS are the host's
+   to keep apart from ours and from forks. */
 typedef struct attn_context attn_context;
 
 /* BLAS is what users run; the reference is the equations in plain loops, slow and easy to check. */

@@ -1,13 +1,12 @@
 #include "guard.h"
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+#include "forks.h"
+#include "pause.h"
 
 /* What the BLAS of the day brings along; absent symbols are NULL and then there is nothing to hold. */
 #define WEAK extern __attribute__((weak))
@@ -26,7 +25,7 @@ WEAK void omp_set_num_threads(int threads);
 
 enum { HOLD_PROCESS = 1, HOLD_OPENMP = 2 }; /* 0: a BLAS without threads, or one that shows no way to hold them */
 
-/* The library's one piece of global state: but for OpenMP, a BLAS has one thread number for the process.
+/* Global state, beside that of forks.c: but for OpenMP, a BLAS has one thread number for the process.
    And OpenBLAS has room for so many threads at once, without threads of its own for one: seats counts those inside, beside the process's
    id in its high half, since what a forked child inherits of it will not come out. */
 static struct {
@@ -36,7 +35,7 @@ static struct {
     _Atomic int32_t threads;
     _Atomic uint64_t seats;
     int32_t pid; /* of the process that counted */
-    int32_t inside, watched;
+    int32_t inside;
     int saved;
 } guard;
 
@@ -86,17 +85,6 @@ static void set_threads(int threads)
         bli_thread_set_num_threads(threads);
 }
 
-/* Soon asleep, and longer each time: whoever computes in there needs a processor, and so do many who wait. */
-static void pause_after(int tries)
-{
-    if (tries < 16) {
-        sched_yield();
-        return;
-    }
-    long microseconds = tries < 24 ? 50L << (tries - 16) : 10000;
-    nanosleep(&(struct timespec){0, microseconds * 1000}, NULL);
-}
-
 /* The lock holds the process id of its owner, so that a child forked in the middle recognises one that nobody will give back. */
 static void take(_Atomic int32_t *held)
 {
@@ -106,16 +94,14 @@ static void take(_Atomic int32_t *held)
         if (atomic_compare_exchange_strong_explicit(held, &owner, self, memory_order_acquire, memory_order_relaxed)) return;
         if (owner != self && atomic_compare_exchange_strong_explicit(held, &owner, self, memory_order_acquire, memory_order_relaxed))
             return;
-        pause_after(tries);
+        attn__pause(tries);
     }
 }
 
-static _Thread_local int32_t locking; /* this thread holds the lock */
-
 static void lock(void)
 {
+    attn__forks_hold();
     take(&guard.lock);
-    locking = 1;
     int32_t self = (int32_t)getpid();
     if (guard.pid == self) return;
     /* a forked child: whoever was inside, or was about to give the number back, stayed behind; what they owed is still to be given */
@@ -126,31 +112,13 @@ static void lock(void)
 
 static void unlock(void)
 {
-    locking = 0;
     atomic_store_explicit(&guard.lock, 0, memory_order_release);
-}
-
-/* BLAS has a lock of its own while its number is set, and a child would wait for it forever: no fork comes in between, but one of a signal
-   handler in this very thread. The handlers go when the library does. Where the system refuses them, the next call tries again. */
-static void before_fork(void)
-{
-    if (!locking) take(&guard.lock);
-}
-
-static void after_fork(void)
-{
-    if (!locking) unlock();
-}
-
-static void watch_forks(void)
-{
-    if (!guard.watched) guard.watched = pthread_atfork(before_fork, after_fork, after_fork) == 0;
+    attn__forks_release();
 }
 
 static void enter_process(void)
 {
     lock();
-    watch_forks();
     if (guard.inside++ == 0) {
         int threads = get_threads();
         if (threads > 1) {
@@ -219,7 +187,7 @@ int attn__guard_seat(void)
     for (int tries = 1;;) {
         uint64_t taken = (seats ^ empty) >> 32 == 0 ? seats : empty;
         if ((int64_t)(taken - empty) >= most) {
-            pause_after(tries++);
+            attn__pause(tries++);
             seats = atomic_load_explicit(&guard.seats, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(&guard.seats, &seats, taken + 1, memory_order_acquire, memory_order_relaxed)) {
             return 1;

@@ -4,7 +4,7 @@
 
 /* BLAS on one thread while we compute, whatever flavour the system loaded (weak symbols; nothing where they are absent).
    Process-wide for OpenBLAS with pthreads, BLIS and FlexiBLAS: counted, restored by the last leaver and only if still 1. Per thread
-   for OpenMP. The counters are the one piece of global state of the library. */
+   for OpenMP. Its counters are global state, as are those of forks.h; there is no other. */
 void attn__guard_enter(int *saved_omp_threads);
 void attn__guard_leave(int saved_omp_threads);
 void attn__guard_thread(void); /* once on each worker */

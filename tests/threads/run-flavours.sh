@@ -24,7 +24,7 @@ build() {
     $cmake -S "$root" -B "$folder" -DCMAKE_BUILD_TYPE=Release -DATTN_BENCH=OFF "$@" >"$folder.log" 2>&1 &&
         $cmake --build "$folder" --parallel 2 --target $targets >>"$folder.log" 2>&1
 }
-units="threads_bits threads_host threads_fork threads_refused threads_shared threads_cancel threads_many"
+units="core_forks threads_bits threads_host threads_fork threads_refused threads_shared threads_cancel threads_many"
 checks="kernels_crosscheck_linear kernels_crosscheck_attention kernels_crosscheck_rows kernels_crosscheck_elements models_transformer"
 targets="attn attn_program"
 for unit in $units $checks; do targets="$targets test_$unit"; done
@@ -124,6 +124,7 @@ whole() {
         bits "$1" $environment
         run "$1" threads_host $environment
         run "$1" threads_fork ATTN_FORKS=40 $environment
+        run "$1" core_forks $environment
         run "$1" threads_refused $environment
         run "$1" threads_shared $environment
         run "$1" threads_cancel ATTN_CANCELS=2 $environment
@@ -140,7 +141,7 @@ within() {
     run "$1" kernels_crosscheck_linear
     [ -z "$short" ] || return 0
     for check in $checks; do run "$1" "$check"; done
-    for unit in threads_host threads_fork threads_shared threads_cancel; do run "$1" $unit; done
+    for unit in core_forks threads_host threads_fork threads_shared threads_cancel; do run "$1" $unit; done
     # A libblas.so.3 that is BLIS inside hides its threads, so nobody can hold them to one: another number of them may give other bytes, though
     # the same ones for any number of ours. And they spin while they wait, so that eight of them on a few processors take hours: it gets as
     # many as there are processors.

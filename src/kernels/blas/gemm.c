@@ -1,6 +1,7 @@
 #include "gemm.h"
 #include <cblas.h>
 #include <limits.h>
+#include "../../core/forks.h"
 #include "../../core/guard.h"
 
 /* the leading dimension to hand on, 0 when BLAS cannot take the matrix; one row has no stride of its own */
@@ -57,6 +58,7 @@ int attn__sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t 
         return 0;
     }
     int seat = attn__guard_seat();
+    attn__forks_hold();
     if (m == 1 && (transpose_a || !transpose_b || n > attn__gemm_unpacked(1, k))) {
         int64_t step = transpose_a ? lda : 1;
         vector_product(!transpose_b, transpose_b ? n : k, transpose_b ? k : n, alpha, b, ldb, a, step, beta, c, 1);
@@ -67,6 +69,7 @@ int attn__sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t 
         cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans, transpose_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k,
                     alpha, a, (int)lda, b, (int)ldb, beta, c, (int)ldc);
     }
+    attn__forks_release();
     attn__guard_rise(seat);
     return 0;
 }
