@@ -182,10 +182,49 @@ static void test_an_update_runs_to_its_end(void **state)
     training_close(&still);
 }
 
+/* the rows of each piece that the loss is taken of */
+static int64_t piece_rows[8], piece_count;
+static attn_status counting_loss(attn_context *ctx, attn__view *logits, const attn__view *labels, double smoothing, int32_t form,
+                                 int64_t ignored, int gradient, attn__loss_sums *sums)
+{
+    piece_rows[piece_count++ % 8] = logits->rows;
+    return real_kernels->loss(ctx, logits, labels, smoothing, form, ignored, gradient, sums);
+}
+
+/* as many whole sequences in a piece as micro_rows allows, and no more */
+static void test_pieces_are_filled(void **state)
+{
+    static const struct {
+        int64_t micro_rows, rows[5];
+    } cases[] = {{1, {4, 6, 1, 4}}, {4, {4, 6, 1, 4}}, {5, {4, 6, 5}}, {9, {4, 7, 4}}, {10, {10, 5}},
+                 {11, {11, 4}},     {14, {11, 4}},     {15, {15}},     {-1, {15}}};
+    const int64_t target[4] = {4, 6, 1, 4};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        training_options o = training_defaults();
+        training t;
+        model_batch batch;
+        o.trainer.micro_rows = cases[i].micro_rows;
+        training_open(&t, &o);
+        model_batch_open(t.ctx, &batch, &o.model, 4, NULL, target, 1);
+        OK(t.ctx, attn__kernels_for(t.ctx, ATTN_FLOAT32, &real_kernels));
+        attn__kernels table = *real_kernels;
+        table.loss = counting_loss;
+        t.ctx->kernels[0] = &table;
+        piece_count = 0;
+        OK(t.ctx, attn_trainer_step(t.ctx, t.trainer, &batch.batch, &t.report));
+        for (int64_t k = 0; k <= piece_count && k < 5; k++) assert_int_equal(k < piece_count ? piece_rows[k] : 0, cases[i].rows[k]);
+        t.ctx->kernels[0] = real_kernels;
+        model_batch_close(&batch);
+        training_close(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_step_without_memory_has_not_happened),
                                        cmocka_unit_test(test_a_cancelled_step_has_not_happened),
-                                       cmocka_unit_test(test_cancelled_at_any_moment), cmocka_unit_test(test_an_update_runs_to_its_end)};
+                                       cmocka_unit_test(test_cancelled_at_any_moment), cmocka_unit_test(test_an_update_runs_to_its_end),
+                                       cmocka_unit_test(test_pieces_are_filled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
