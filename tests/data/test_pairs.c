@@ -415,6 +415,29 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+/* the smallest set, of the smallest tokens: zeros that start, stop and are said */
+static void test_one_pair(void **state)
+{
+    static const int32_t said[3] = {0, 3, 0}, answered[1] = {0}, fed[2] = {0, 0};
+    const int64_t said_end = 2, answered_end = 1;
+    (void)state;
+    attn_pairs_options o = options();
+    attn_dataset *d = NULL;
+    attn_batch batch;
+    o.source_stop = o.start = o.stop = 0;
+    OK(attn_dataset_pairs(ctx, 1, said, &said_end, answered, &answered_end, &o, &d));
+    OK(attn_batch_init(&batch, sizeof batch));
+    for (int pass = 0; pass < 3; pass++) {
+        OK(attn_dataset_next(ctx, d, &batch));
+        assert_int_equal(attn_tensor_extent(batch.source, 0), 3);
+        assert_int_equal(attn_tensor_extent(batch.target, 0), 2);
+        assert_memory_equal(attn_tensor_data_const(batch.source), said, sizeof said);
+        assert_memory_equal(attn_tensor_data_const(batch.target), fed, sizeof fed);
+        assert_memory_equal(attn_tensor_data_const(batch.labels), fed, sizeof fed);
+    }
+    attn_dataset_free(d);
+}
+
 static void test_sort(void **state)
 {
     (void)state;
@@ -437,6 +460,6 @@ int main(void)
         cmocka_unit_test(test_sequential),  cmocka_unit_test(test_shuffled), cmocka_unit_test(test_every_place),
         cmocka_unit_test(test_bucket),      cmocka_unit_test(test_tokens),   cmocka_unit_test(test_long_pairs),
         cmocka_unit_test(test_empty_sides), cmocka_unit_test(test_places),   cmocka_unit_test(test_room),
-        cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_sort)};
+        cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_one_pair), cmocka_unit_test(test_sort)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

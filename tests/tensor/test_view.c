@@ -45,7 +45,7 @@ static void test_overlap(void **state)
     attn__view bytes = {(char *)x + 24 * 8 - 1, 1, 1, 1, 1, 0, ATTN_UINT8, 0};
     assert_true(attn__view_overlaps(&all, &a) && attn__view_overlaps(&b, &all));
     assert_false(attn__view_overlaps(&a, &b) || attn__view_overlaps(&b, &a));
-    assert_false(attn__view_overlaps(&all, &none));
+    assert_false(attn__view_overlaps(&all, &none) || attn__view_overlaps(&none, &all));
     assert_true(attn__view_overlaps(&a, &bytes));
     assert_false(attn__view_overlaps(&b, &bytes));
     attn__view heads = {x, 1, 3, 4, 24, 8, ATTN_FLOAT64, 0}, last = {x + 19, 1, 1, 4, 4, 0, ATTN_FLOAT64, 0}; /* columns 16 to 20 */
