@@ -220,11 +220,42 @@ static void test_pieces_are_filled(void **state)
     }
 }
 
+/* a sequence past the model's last position is refused as a whole, whichever piece it would be in, and the step has not happened */
+static void test_positions_end(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        for (int64_t micro_rows = -1; micro_rows < 8; micro_rows += 4) {
+            training_options o = training_defaults();
+            training t, still;
+            model_batch good, long_one;
+            o.model.encoder_layers = 1;
+            o.trainer.micro_rows = micro_rows > 0 ? micro_rows : -1;
+            const int64_t lengths[3] = {2, 3, o.model.context}, longer[3] = {2, 3, o.model.context + 1};
+            training_open(&t, &o);
+            training_open(&still, &o);
+            model_batch_open(t.ctx, &good, &o.model, 3, lengths, lengths, 1);
+            model_batch_open(t.ctx, &long_one, &o.model, 3, side ? lengths : longer, side ? longer : lengths, 1);
+            FAILS(t.ctx, attn_trainer_step(t.ctx, t.trainer, &long_one.batch, &t.report), ATTN_ERROR_INVALID_ARGUMENT,
+                  side ? "target_layout: got position" : "source_layout: got position");
+            OK(t.ctx, attn_trainer_step(t.ctx, t.trainer, &good.batch, &t.report));
+            OK(still.ctx, attn_trainer_step(still.ctx, still.trainer, &good.batch, &still.report));
+            assert_true(training_same(&t, &still));
+            model_batch_close(&good);
+            model_batch_close(&long_one);
+            training_close(&t);
+            training_close(&still);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_step_without_memory_has_not_happened),
                                        cmocka_unit_test(test_a_cancelled_step_has_not_happened),
-                                       cmocka_unit_test(test_cancelled_at_any_moment), cmocka_unit_test(test_an_update_runs_to_its_end),
-                                       cmocka_unit_test(test_pieces_are_filled)};
+                                       cmocka_unit_test(test_cancelled_at_any_moment),
+                                       cmocka_unit_test(test_an_update_runs_to_its_end),
+                                       cmocka_unit_test(test_pieces_are_filled),
+                                       cmocka_unit_test(test_positions_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
