@@ -136,6 +136,9 @@ static void test_expectations(void **state)
                  "query: got shape [3, 2, 5], expected [3, 4, *]");
     EXPECT_FAILS(f->ctx, attn__expect_shape(f->ctx, "query", &v, 2, 2, 5), ATTN_ERROR_SHAPE,
                  "query: got shape [3, 1, 5], expected [2, 2, 5]");
+    EXPECT_FAILS(f->ctx, attn__expect_shape(f->ctx, "y", &v, 0, 1, 5), ATTN_ERROR_SHAPE, "y: got shape [3, 5], expected [0, 5]");
+    EXPECT_FAILS(f->ctx, attn__expect_shape(f->ctx, "y", &v, 3, 1, 0), ATTN_ERROR_SHAPE, "y: got shape [3, 5], expected [3, 0]");
+    EXPECT_FAILS(f->ctx, attn__expect_shape(f->ctx, "y", &heads, 3, 0, 5), ATTN_ERROR_SHAPE, "y: got shape [3, 2, 5], expected [3, 0, 5]");
     EXPECT_FAILS(f->ctx, attn__expect_apart(f->ctx, "output", &v, "query", &heads), ATTN_ERROR_INVALID_ARGUMENT,
                  "output: got memory shared with query");
     attn__view apart = attn__view_rows(v, 3, 3);
