@@ -261,6 +261,7 @@ static void triangles(int32_t backend, int taped)
     OK(t->ctx, attn_attention_create(t->ctx, &o, &layer));
     for (int i = 0; i < 3; i++) { /* one width that is another */
         attn_attention_options other = o;
+        other.key_width = other.value_width = other.output_width = o.query_width;
         *(i == 0 ? &other.key_width : i == 1 ? &other.value_width : &other.output_width) = 2;
         OK(t->ctx, attn_attention_create(t->ctx, &other, &uneven[i]));
     }

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 /* after the headers it needs */
 #include <cmocka.h>
 #include "support/model.h"
@@ -91,8 +92,52 @@ static void test_site_and_gaps(void **state)
     attn_context_free(ctx);
 }
 
+/* Which of the three inputs are one tensor decides what is projected by one product. Every such pattern gives what three tensors of the same
+   numbers give. */
+static void test_shared_inputs(void **state)
+{
+    static const int patterns[][3] = {{0, 0, 0}, {0, 1, 1}, {0, 0, 1}, {0, 1, 0}, {0, 1, 2}};
+    (void)state;
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_attention_options o = six_wide();
+    attn_attention *layer = NULL;
+    attn_tensor *x[6], *y[2];
+    attn_tape *tape = NULL;
+    attn_gradients *gradients[2] = {NULL, NULL};
+    OK(ctx, attn_attention_create(ctx, &o, &layer));
+    attn_parameters *p = attn_attention_parameters(layer);
+    model_scramble(p, 3);
+    OK(ctx, attn_tape_create(ctx, &tape));
+    for (int i = 0; i < 6; i++) x[i] = model_tensor(ctx, ATTN_FLOAT32, ROWS, 6);
+    for (int i = 0; i < 2; i++) {
+        y[i] = model_tensor(ctx, ATTN_FLOAT32, ROWS, 6);
+        OK(ctx, attn_gradients_create(ctx, p, &gradients[i]));
+    }
+    for (size_t which = 0; which < sizeof patterns / sizeof *patterns; which++) {
+        const int *from = patterns[which];
+        for (int i = 0; i < 6; i++) /* tensors 3 to 5 are copies */
+            for (int64_t e = 0; e < ROWS * 6; e++) model_set(x[i], e, (double)((e * 5 + 3 * (i < 3 ? i : from[i - 3])) % 7) / 7);
+        for (int i = 0; i < 2; i++) {
+            OK(ctx, attn_gradients_zero(ctx, gradients[i]));
+            OK(ctx, attn_tape_begin(ctx, tape, NULL));
+            OK(ctx, attn_attention_forward(ctx, layer, tape, x[i ? 3 : from[0]], x[i ? 4 : from[1]], x[i ? 5 : from[2]], NULL, NULL, NULL,
+                                           y[i]));
+            OK(ctx, attn_tape_backward(ctx, tape, 1, (const attn_tensor *const[]){y[i]}, NULL, 1, &gradients[i]));
+        }
+        for (int64_t e = 0; e < ROWS * 6; e++) assert_true(fabs(model_get(y[0], e) - model_get(y[1], e)) < 1e-6);
+        for (int64_t e = 0; e < model_elements(attn_gradients_flat(gradients[0])); e++)
+            assert_true(fabs(model_get(attn_gradients_flat(gradients[0]), e) - model_get(attn_gradients_flat(gradients[1]), e)) < 1e-5);
+    }
+    for (int i = 0; i < 6; i++) attn_tensor_free(x[i]);
+    for (int i = 0; i < 2; i++) attn_tensor_free(y[i]);
+    for (int i = 0; i < 2; i++) attn_gradients_free(gradients[i]);
+    attn_tape_free(tape);
+    attn_attention_free(layer);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_site_and_gaps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_site_and_gaps), cmocka_unit_test(test_shared_inputs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
