@@ -160,11 +160,11 @@ static void wrong_positions(calls *t, int index)
     WRONG_INT32(t, index, attn_attention_options, rotary_scaling, 5, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT64(t, index, attn_attention_options, rotated, 4, ATTN_ERROR_SHAPE);
     WRONG_INT64(t, index, attn_attention_options, rotated, 1, ATTN_ERROR_SHAPE);
-    WRONG_REALS(t, index, attn_attention_options, rotary_base, 1, NAN);
+    WRONG_REALS_FROM(t, index, attn_attention_options, rotary_base, 1, NAN);
     WRONG_REALS(t, index, attn_attention_options, rotary_factor, 1, NAN);
-    WRONG_REALS(t, index, attn_attention_options, rotary_context, 0, NAN);
-    WRONG_REALS(t, index, attn_attention_options, rotary_low, 0, NAN);
-    WRONG_REALS(t, index, attn_attention_options, rotary_high, 1, NAN);
+    WRONG_REALS_FROM(t, index, attn_attention_options, rotary_context, 0, NAN);
+    WRONG_REALS_FROM(t, index, attn_attention_options, rotary_low, 0, NAN);
+    WRONG_REALS_FROM(t, index, attn_attention_options, rotary_high, 1, NAN);
     WRONG_REALS(t, index, attn_attention_options, rotary_magnitude, 0, NAN);
     *o = before;
     t->flags &= ~VARIES;

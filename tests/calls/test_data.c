@@ -203,10 +203,8 @@ static void datasets(void **state)
     WRONG_INT32(t, 3, attn_dataset_options, order, 2, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, 3, attn_dataset_options, order, -1, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, 3, attn_dataset_options, reserved, 1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_REALS(t, 3, attn_dataset_options, first, 0, 1);
-    WRONG_REALS(t, 3, attn_dataset_options, last, 0, 1);
-    WRONG_REAL(t, 3, attn_dataset_options, first, 1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_REAL(t, 3, attn_dataset_options, last, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_REALS_TO(t, 3, attn_dataset_options, first, 0, 1);
+    WRONG_REALS_FROM(t, 3, attn_dataset_options, last, 0, 1);
 
     ROW(t, attn_dataset_next, next);
     arg_context(t);

@@ -25,15 +25,11 @@ static void wrong_options(calls *t, int index)
     WRONG_INT32(t, index, attn_rotary_options, scaling, -1, ATTN_ERROR_INVALID_ARGUMENT);
     static const int64_t turned[] = {0, 1, 3, 6, -2, INT64_MIN, INT64_MAX};
     for (int i = 0; i < 7; i++) WRONG_INT64(t, index, attn_rotary_options, rotated, turned[i], ATTN_ERROR_SHAPE);
-    WRONG_REALS(t, index, attn_rotary_options, base, 1, NAN);
-    WRONG_REAL(t, index, attn_rotary_options, base, 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_REALS_FROM(t, index, attn_rotary_options, base, 1, NAN);
     WRONG_REALS(t, index, attn_rotary_options, factor, 1, NAN);
-    WRONG_REALS(t, index, attn_rotary_options, context, 0, NAN);
-    WRONG_REAL(t, index, attn_rotary_options, context, 0, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_REALS(t, index, attn_rotary_options, low, 0, NAN);
-    WRONG_REAL(t, index, attn_rotary_options, low, 0, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_REALS(t, index, attn_rotary_options, high, 1, NAN);
-    WRONG_REAL(t, index, attn_rotary_options, high, 1, ATTN_ERROR_INVALID_ARGUMENT); /* low itself */
+    WRONG_REALS_FROM(t, index, attn_rotary_options, context, 0, NAN);
+    WRONG_REALS_FROM(t, index, attn_rotary_options, low, 0, NAN);
+    WRONG_REALS_FROM(t, index, attn_rotary_options, high, 1, NAN);
     WRONG_REALS(t, index, attn_rotary_options, magnitude, 0, NAN);
 }
 

@@ -52,10 +52,8 @@ static void wrong_optimizers(calls *t, int index)
     WRONG_INT32(t, index, attn_optimizer_options, no_decay, 8, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_optimizer_options, no_decay, INT32_MIN, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_REALS(t, index, attn_optimizer_options, rate, 0, NAN);
-    WRONG_REALS(t, index, attn_optimizer_options, beta1, 0, 1);
-    WRONG_REALS(t, index, attn_optimizer_options, beta2, 0, 1);
-    WRONG_REAL(t, index, attn_optimizer_options, beta1, 1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_REAL(t, index, attn_optimizer_options, beta2, 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_REALS_TO(t, index, attn_optimizer_options, beta1, 0, 1);
+    WRONG_REALS_TO(t, index, attn_optimizer_options, beta2, 0, 1);
     WRONG_REALS(t, index, attn_optimizer_options, epsilon, 0, NAN);
     WRONG_REALS(t, index, attn_optimizer_options, weight_decay, 0, NAN);
     WRONG_REALS(t, index, attn_optimizer_options, l2, 0, NAN);

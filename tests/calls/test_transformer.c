@@ -27,7 +27,7 @@ static void wrong_options(calls *t, int index)
     for (int64_t i = 0; i < count; i++) {
         const attn__field *f = &fields[i];
         if (f->kind == ATTN__FIELD_DOUBLE) {
-            wrong_reals(t, index, f->offset, f->least, f->most, f->name);
+            wrong_reals(t, index, f->offset, f->least, f->most, 0, f->name);
             continue;
         }
         int64_t wrong[2] = {(int64_t)f->least - ((f->flags & ATTN__DERIVED) && f->least == 0 ? 2 : 1), (int64_t)f->most + 1};

@@ -137,9 +137,13 @@ void wrong_field(calls *t, int index, uint64_t offset, uint64_t bytes, const voi
 #define WRONG_REAL(t, index, type, field, value, status) wrong_field(t, index, offsetof(type, field), 8, &(double){value}, status, #field)
 #define WRONG_POINTER_FIELD(t, index, type, field, value, status) \
     wrong_field(t, index, offsetof(type, field), sizeof(void *), &(const void *){value}, status, #field)
-/* NaN and both infinities, then what is below least and above most (NAN: no such limit) */
-void wrong_reals(calls *t, int index, uint64_t offset, double least, double most, const char *field);
-#define WRONG_REALS(t, index, type, field, least, most) wrong_reals(t, index, offsetof(type, field), least, most, #field)
+/* NaN and both infinities, then what is below least and above most (NAN: no such limit); then the limits, wrong ones or as good as any */
+enum { LEAST_IS_WRONG = 1, MOST_IS_WRONG = 2 };
+void wrong_reals(calls *t, int index, uint64_t offset, double least, double most, int wrong_ends, const char *field);
+#define WRONG_REALS(t, index, type, field, least, most) wrong_reals(t, index, offsetof(type, field), least, most, 0, #field)
+#define WRONG_REALS_FROM(t, index, type, field, least, most) \
+    wrong_reals(t, index, offsetof(type, field), least, most, LEAST_IS_WRONG, #field)
+#define WRONG_REALS_TO(t, index, type, field, least, most) wrong_reals(t, index, offsetof(type, field), least, most, MOST_IS_WRONG, #field)
 
 /* a layout of these segments, and one argument by such a layout */
 attn_layout *calls_layout(calls *t, int64_t count, const attn_segment *segments);

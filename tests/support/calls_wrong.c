@@ -225,7 +225,24 @@ void wrong_field(calls *t, int index, uint64_t offset, uint64_t bytes, const voi
     refuse(t, with(t, index, pointer(t->broken)), status, field, what, 0);
 }
 
-void wrong_reals(calls *t, int index, uint64_t offset, double least, double most, const char *field)
+/* the end of a range itself, which is wrong as what lies outside, or as good as any other */
+static void check_end(calls *t, int index, uint64_t offset, double end, int wrong, const char *field)
+{
+    char what[96];
+    if (isnan(end)) return;
+    if (wrong) {
+        figure(t, field, end);
+        wrong_field(t, index, offset, sizeof end, &end, ATTN_ERROR_INVALID_ARGUMENT, field);
+        return;
+    }
+    memset(t->broken, 0, BROKEN);
+    memcpy(t->broken, t->at[index].valid.p, (size_t)t->at[index].size);
+    memcpy(t->broken + offset, &end, sizeof end);
+    snprintf(what, sizeof what, "%s.%s = %g", t->at[index].name, field, end);
+    run_valid(t, with(t, index, pointer(t->broken)), what, 0);
+}
+
+void wrong_reals(calls *t, int index, uint64_t offset, double least, double most, int wrong_ends, const char *field)
 {
     const double bad[5] = {NAN, INFINITY, -INFINITY, isnan(least) ? NAN : least - 0.001 - 1e-3 * fabs(least),
                            isnan(most) ? NAN : most + 0.001 + 1e-3 * fabs(most)};
@@ -233,6 +250,8 @@ void wrong_reals(calls *t, int index, uint64_t offset, double least, double most
         figure(t, field, bad[i]);
         wrong_field(t, index, offset, sizeof bad[i], &bad[i], ATTN_ERROR_INVALID_ARGUMENT, field);
     }
+    check_end(t, index, offset, least, wrong_ends & LEAST_IS_WRONG, field);
+    check_end(t, index, offset, most, wrong_ends & MOST_IS_WRONG, field);
 }
 
 static void refuse_as(calls *t, int index, const void *p, attn_status status, const char *word, const char *how)

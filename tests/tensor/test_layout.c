@@ -141,6 +141,10 @@ static void test_set_checks_first_and_allocates_nothing(void **state)
     EXPECT_FAILS(ctx, attn_layout_create(ctx, 1, NULL), ATTN_ERROR_INVALID_ARGUMENT, "out: got NULL");
     assert_null(layout);
     attn_layout_free(NULL);
+    EXPECT_OK(attn_layout_create(ctx, 0, &layout)); /* room for nothing */
+    EXPECT_OK(attn_layout_set(ctx, layout, 0, NULL));
+    assert_int_equal(attn_layout_count(layout), 0);
+    attn_layout_free(layout);
 }
 
 /* heap sort against the definition of sorted, for many sizes */
