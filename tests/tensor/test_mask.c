@@ -280,6 +280,10 @@ static void test_bad_arguments_of_others(void **state)
     EXPECT_OK(attn_tensor_create(ctx, ATTN_INT32, 4, (const int64_t[]){1, 1, 2, 2}, &ints));
     EXPECT_OK(attn_mask_causal(ctx, 0, &mask));
     EXPECT_OK(attn_mask_additive(ctx, floats, &number));
+    EXPECT_OK(attn_mask_global(ctx, 0, 0, NULL, &other)); /* no token is global, so nothing is seen */
+    const attn_segment four = {0, 4, 0, 0};
+    assert_int_equal(attn__mask_block(other, &(attn__pair){0, &four, &four}, 0, 4, 0, 4), ATTN__BLOCK_NONE);
+    attn_mask_free(other);
     EXPECT_FAILS(ctx, attn_mask_global(ctx, 3, 2, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "alignment: got 3");
     EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, -1, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "count: got -1");
     EXPECT_FAILS(ctx, attn_mask_global(ctx, 0, INT64_MAX, good, &other), ATTN_ERROR_INVALID_ARGUMENT, "count");

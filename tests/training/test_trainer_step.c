@@ -249,6 +249,29 @@ static void test_positions_end(void **state)
     }
 }
 
+/* without a schedule, and with one that is constant, every step has the rate of the optimizer */
+static void test_without_schedule(void **state)
+{
+    (void)state;
+    training_options o = training_defaults();
+    training with, without;
+    o.schedule.schedule = ATTN_SCHEDULE_CONSTANT;
+    o.schedule.warmup = 0;
+    o.schedule.rate = o.optimizer.rate = 0.03;
+    training_open(&with, &o);
+    training_open(&without, &o);
+    attn_trainer_free(without.trainer);
+    OK(without.ctx, attn_trainer_create(without.ctx, without.model, without.dataset, &o.optimizer, NULL, &o.trainer, &without.trainer));
+    for (int i = 0; i < 3; i++) {
+        training_steps(&with, 1);
+        training_steps(&without, 1);
+        assert_true(without.report.rate == 0.03 && with.report.rate == 0.03);
+    }
+    assert_true(training_same(&with, &without));
+    training_close(&with);
+    training_close(&without);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_step_without_memory_has_not_happened),
@@ -256,6 +279,7 @@ int main(void)
                                        cmocka_unit_test(test_cancelled_at_any_moment),
                                        cmocka_unit_test(test_an_update_runs_to_its_end),
                                        cmocka_unit_test(test_pieces_are_filled),
-                                       cmocka_unit_test(test_positions_end)};
+                                       cmocka_unit_test(test_positions_end),
+                                       cmocka_unit_test(test_without_schedule)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
