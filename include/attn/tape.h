@@ -48,8 +48,8 @@ ATTN_API attn_status attn_tape_watch(attn_context *ctx, attn_tape *tape, const a
    All arguments are checked before anything is written; refused ones leave the tape as it was. Once it runs, whatever the result, the
    tape is consumed: BAD_STATE until begun again. After CANCELLED or a lack of memory, gradients hold unspecified values and may be zeroed.
    Errors: INVALID_ARGUMENT (outputs[i] not on the tape, a handle of a set not on the tape or given twice, a watched input's gradient that
-   lies over parameters, their gradients or output_gradients[i]), SHAPE, DTYPE, BAD_STATE,
-   CANCELLED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
+   lies over parameters, their gradients or output_gradients[i]; output_gradients[i] that lies over the gradients of a handle), SHAPE, DTYPE,
+   BAD_STATE, CANCELLED, OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.1 */
 ATTN_API attn_status attn_tape_backward(attn_context *ctx, attn_tape *tape, int64_t count, const attn_tensor *const *outputs,
                                         const attn_tensor *const *output_gradients, int64_t gradients_count,
                                         attn_gradients *const *gradients);

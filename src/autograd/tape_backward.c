@@ -48,22 +48,38 @@ static attn_status take_handles(attn_context *ctx, attn_tape *tape, int64_t coun
     return ATTN_OK;
 }
 
+/* over gradients of parameters that backward adds to */
+static int over_handles(const attn_tape *tape, const view *at)
+{
+    int over = 0;
+    for (int32_t s = 0; !over && s < tape->sets.count; s++) {
+        const attn_gradients *handle = attn__set_at(tape, s)->handle;
+        if (handle == NULL) continue;
+        const view flat = attn__parameters_flat(handle->parameters, handle->flat);
+        over = attn__view_overlaps(at, &flat);
+    }
+    return over;
+}
+
 /* What backward writes for watched inputs lies over no parameter and over no gradient of one: sets may have been met after the watch. */
 static attn_status check_watches(attn_context *ctx, const attn_tape *tape)
 {
     const attn__watch *watches = tape->watches.at;
     for (int32_t i = 0; i < tape->watches.count; i++) {
-        int over = attn__over_parameters(tape, &watches[i].gradient);
-        for (int32_t s = 0; !over && s < tape->sets.count; s++) {
-            const attn_gradients *handle = attn__set_at(tape, s)->handle;
-            if (handle == NULL) continue;
-            const view flat = attn__parameters_flat(handle->parameters, handle->flat);
-            over = attn__view_overlaps(&watches[i].gradient, &flat);
-        }
-        if (over)
+        if (attn__over_parameters(tape, &watches[i].gradient) || over_handles(tape, &watches[i].gradient))
             return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
                               "gradient of a watched input: got memory of parameters or of their gradients, expected memory of its own");
     }
+    return ATTN_OK;
+}
+
+/* what is read to the end must not be added to meanwhile */
+static attn_status check_seeds(attn_context *ctx, const attn_tape *tape, int64_t count, const view *gradients)
+{
+    for (int64_t i = 0; gradients != NULL && i < count; i++)
+        if (gradients[i].data != NULL && over_handles(tape, &gradients[i]))
+            return attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT,
+                              "output_gradients[%lld]: got memory of gradients of parameters, expected memory of its own", (long long)i);
     return ATTN_OK;
 }
 
@@ -104,6 +120,7 @@ attn_status attn__tape_run(attn_context *ctx, attn_tape *tape, int64_t count, co
     attn_status status = attn__tape_check(ctx, tape);
     if (status == ATTN_OK) status = take_handles(ctx, tape, gradients_count, gradients);
     if (status == ATTN_OK) status = check_watches(ctx, tape);
+    if (status == ATTN_OK) status = check_seeds(ctx, tape, count, output_gradients);
     if (status != ATTN_OK) return status;
     attn__mark mark = attn__arena_mark(ctx->scratch);
     tape->state = ATTN__TAPE_RUNNING;

@@ -285,6 +285,32 @@ static void test_gradients_are_guarded(void **state)
     attn__parameters_release(set);
 }
 
+/* nor may an output's gradient lie over them: it is read while they are added to */
+static void test_gradients_are_no_seeds(void **state)
+{
+    (void)state;
+    attn_parameters *set = NULL;
+    attn_gradients *gradients = NULL;
+    OK(attn__parameters_create(ctx, ATTN_FLOAT32, &set));
+    for (int i = 0; i < 2; i++)
+        OK(attn__parameters_add(ctx, set, i ? "b" : "a", 1, 2, SHAPE(WIDTH, WIDTH), ATTN__KIND_WEIGHT, ATTN__START_CONSTANT, 1, NULL));
+    OK(attn__parameters_finish(ctx, set));
+    OK(attn_gradients_create(ctx, set, &gradients));
+    attn_tensor *x = make(WIDTH, WIDTH), *y = make(WIDTH, WIDTH), *z = make(WIDTH, WIDTH), *seed = make(WIDTH, WIDTH);
+    const attn_tensor *outputs[] = {z, y};
+    for (int64_t i = 0; i < 2; i++) {
+        const attn_tensor *seeds[] = {seed, attn_gradients_tensor(gradients, i)};
+        OK(attn_tape_begin(ctx, tape, NULL));
+        OK(attn_linear(ctx, tape, x, attn_parameters_tensor(set, 0), NULL, y));
+        OK(attn_linear(ctx, tape, y, attn_parameters_tensor(set, 1), NULL, z));
+        assert_int_equal(attn_tape_backward(ctx, tape, 2, outputs, seeds, 1, &gradients), ATTN_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(attn_context_last_error(ctx), "output_gradients[1]"));
+        OK(attn_tape_backward(ctx, tape, 2, outputs, seeds, 0, NULL)); /* not added to: may be read */
+    }
+    attn_gradients_free(gradients);
+    attn__parameters_release(set);
+}
+
 /* the end of a long value is guarded too, when shorter ones came before it or come after it */
 static void test_long_beside_short(void **state)
 {
@@ -451,6 +477,7 @@ int main(void)
         TEST(test_pieces_are_not_watched),
         TEST(test_parameters_are_guarded),
         TEST(test_gradients_are_guarded),
+        TEST(test_gradients_are_no_seeds),
         TEST(test_long_beside_short),
         TEST(test_rows_in_no_segment),
         TEST(test_empty),
