@@ -88,6 +88,24 @@ static double value(gradient_check *g, gradient_function *function, const void *
     return sum;
 }
 
+static uint64_t add_bytes(uint64_t digest, const attn_tensor *tensor)
+{
+    const unsigned char *bytes = attn_tensor_data_const(tensor);
+    const int64_t each = attn_tensor_dtype(tensor) == ATTN_FLOAT64 || attn_tensor_dtype(tensor) == ATTN_INT64 ? 8 : 4;
+    for (int64_t i = 0; i < elements(tensor) * each; i++) digest = (digest ^ bytes[i]) * UINT64_C(1099511628211);
+    return digest;
+}
+
+/* of all that backward reads: it changes gradients, and nothing else */
+static uint64_t bytes_read(const gradient_check *g)
+{
+    uint64_t digest = add_bytes(1, g->weights);
+    for (int i = 0; i < g->inputs; i++) digest = add_bytes(digest, g->input[i]);
+    for (int i = 0; i < g->others; i++)
+        if (attn_tensor_dtype(g->other[i]) != ATTN_UINT8) digest = add_bytes(digest, g->other[i]);
+    return add_bytes(digest, g->output);
+}
+
 static void backward(gradient_check *g, gradient_function *function, const void *what)
 {
     const attn_tensor *outputs[] = {g->output}, *weights[] = {g->weights};
@@ -98,7 +116,9 @@ static void backward(gradient_check *g, gradient_function *function, const void 
         ok(g, attn_tape_watch(g->ctx, g->tape, g->input[i], g->gradient[i]));
     }
     ok(g, function(g, g->tape, what));
+    const uint64_t before = bytes_read(g);
     ok(g, attn_tape_backward(g->ctx, g->tape, 1, outputs, weights, 0, NULL));
+    if (bytes_read(g) != before) fail_msg("backward changed a tensor that is no gradient");
 }
 
 /* x + by * direction (NULL: along element e) */
