@@ -263,8 +263,8 @@ attn_status attn_transformer_load(attn_context *ctx, const char *path, const att
     if (status == ATTN_OK && o.strict != 0 && o.strict != 1)
         status = attn__fail(ctx, ATTN_ERROR_INVALID_ARGUMENT, "strict: got %d, expected 0 or 1", (int)o.strict);
     if (status == ATTN_OK && o.dtype != 0 && o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
-        status =
-            attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %s, expected float32, float64 or 0 (as in the file)", attn__dtype_name(o.dtype));
+        status = attn__fail(ctx, ATTN_ERROR_DTYPE, "dtype: got %d (%s), expected float32, float64 or 0 (as in the file)", (int)o.dtype,
+                            attn__dtype_name(o.dtype));
     if (status == ATTN_OK) status = attn__file_open(ctx, path, &file);
     if (status == ATTN_OK) status = load(ctx, file, path, &o, out);
     attn__file_close(file);

@@ -160,7 +160,8 @@ attn_status attn__attention_resolve(attn_context *ctx, const attn_attention_opti
 {
     attn_attention_options o = *options;
     if (o.dtype != ATTN_FLOAT32 && o.dtype != ATTN_FLOAT64)
-        return attn__fail(ctx, ATTN_ERROR_DTYPE, "options.dtype: got %s, expected float32 or float64", attn__dtype_name(o.dtype));
+        return attn__fail(ctx, ATTN_ERROR_DTYPE, "options.dtype: got %d (%s), expected float32 or float64", (int)o.dtype,
+                          attn__dtype_name(o.dtype));
     attn_status status = ATTN__CHECK(ctx, "options", &o, fields);
     if (status != ATTN_OK) return status;
     o.bias_query &= o.project_query;

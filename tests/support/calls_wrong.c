@@ -132,7 +132,8 @@ static void check_text(calls *t, attn_status got, attn_status want, const char *
     if (!named(t, text, word)) failed(t, what, word != NULL ? word : "the text names no argument", got, want);
     if (!tells(text, got)) failed(t, what, "the text does not say what it got and what it expected", got, want);
     if (got == ATTN_ERROR_SHAPE && contradicts_itself(text)) failed(t, what, "what the text says it got is what it expected", got, want);
-    if (got == ATTN_ERROR_INVALID_ARGUMENT && !says_figure(t, text)) failed(t, what, "the text does not say the number it got", got, want);
+    if ((got == ATTN_ERROR_INVALID_ARGUMENT || got == ATTN_ERROR_DTYPE) && !says_figure(t, text))
+        failed(t, what, "the text does not say the number it got", got, want);
 }
 
 static void refuse(calls *t, const slot *a, attn_status want, const char *word, const char *what, int silent)
