@@ -239,6 +239,16 @@ static void test_masks(void **state)
         go(&f, &global, f.mask, -1);
         go(&f, &again, first, -1);
         assert_true(apart(global.y, again.y, 0) == 0 && apart(global.y, again.y, 1) == 0);
+        /* and wherever it stands in a tree of them */
+        for (int at = 0; at < 4; at++) {
+            attn_mask *inner = NULL, *outer = NULL;
+            OK(f.ctx, attn_mask_union(f.ctx, at & 1 ? f.window : f.global, at & 1 ? f.global : f.window, &inner));
+            OK(f.ctx, attn_mask_union(f.ctx, at & 2 ? f.window : inner, at & 2 ? inner : f.window, &outer));
+            go(&f, &again, outer, -1);
+            assert_true(apart(global.y, again.y, 0) == 0 && apart(global.y, again.y, 1) == 0);
+            attn_mask_free(inner);
+            attn_mask_free(outer);
+        }
         attn_mask_free(first);
         attn_mask_free(both);
         attn_mask_free(last);
