@@ -319,17 +319,24 @@ static void signal_tile(void *job, int64_t tile, int32_t worker)
     atomic_fetch_add((atomic_int *)job, right ? 1 : 1000);
 }
 
-static void test_signals(void **state)
+/* made while the caller holds back one signal, which it does afterwards too */
+static attn__pool *pool_with_signals(int32_t threads)
 {
-    (void)state;
-    atomic_int right = 0;
     sigset_t usual, given, after;
     sigemptyset(&given);
     sigaddset(&given, SIGUSR1);
     pthread_sigmask(SIG_SETMASK, &given, &usual); /* a known one: pools before this may have left theirs */
-    attn__pool *pool = pool_of(memory, 3);
+    attn__pool *pool = pool_of(memory, threads);
     pthread_sigmask(SIG_SETMASK, &usual, &after);
     for (int s = 1; s < 32; s++) assert_int_equal(sigismember(&after, s), s == SIGUSR1);
+    return pool;
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    atomic_int right = 0;
+    attn__pool *pool = pool_with_signals(3);
     attn__pool_run(pool, 12, signal_tile, &right, NULL, NULL);
     assert_true(right > 0 && right < 1000);
     attn__pool_free(pool);
@@ -342,7 +349,7 @@ static void test_system_refuses(void **state)
     for (int granted = 0; granted <= 3; granted++) {
         memset(&c, 0, sizeof c);
         grants = granted;
-        attn__pool *pool = pool_of(memory, 8);
+        attn__pool *pool = pool_with_signals(8);
         grants = -1;
         assert_non_null(pool);
         assert_int_equal(attn__pool_threads(pool), granted + 1);
