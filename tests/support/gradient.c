@@ -3,11 +3,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "core/context.h"
 
 #define STEP 2e-4
+#define EVERY ((1U << GRADIENT_INPUTS) - 1) /* inputs, as bits */
 
 static int64_t elements(const attn_tensor *tensor)
 {
@@ -106,14 +108,15 @@ static uint64_t bytes_read(const gradient_check *g)
     return add_bytes(digest, g->output);
 }
 
-static void backward(gradient_check *g, gradient_function *function, const void *what)
+/* watched: a bit for each input that gets its gradient */
+static void backward(gradient_check *g, gradient_function *function, const void *what, unsigned watched)
 {
     const attn_tensor *outputs[] = {g->output}, *weights[] = {g->weights};
     ok(g, attn_tape_begin(g->ctx, g->tape, &g->options));
     for (int i = 0; i < g->inputs; i++) {
         double *gradient = attn_tensor_data(g->gradient[i]);
         for (int64_t e = 0; e < elements(g->gradient[i]); e++) gradient[e] = NAN;
-        ok(g, attn_tape_watch(g->ctx, g->tape, g->input[i], g->gradient[i]));
+        if (watched >> i & 1) ok(g, attn_tape_watch(g->ctx, g->tape, g->input[i], g->gradient[i]));
     }
     ok(g, function(g, g->tape, what));
     const uint64_t before = bytes_read(g);
@@ -181,15 +184,42 @@ static double inputs_error(gradient_check *g, gradient_function *function, const
 
 double gradient_error(gradient_check *g, gradient_function *function, const void *what)
 {
-    backward(g, function, what);
-    backward(g, function, what); /* in memory that is not fresh any more */
+    backward(g, function, what, EVERY);
+    backward(g, function, what, EVERY); /* in memory that is not fresh any more */
     return inputs_error(g, function, what);
+}
+
+/* each input watched alone, and all but each: the gradients are those that they are when all are wanted, and no other is written */
+static void expect_subsets(gradient_check *g, gradient_function *function, const void *what)
+{
+    double *whole[GRADIENT_INPUTS];
+    for (int i = 0; i < g->inputs; i++) {
+        const size_t bytes = (size_t)elements(g->gradient[i]) * sizeof **whole;
+        whole[i] = malloc(bytes + 1);
+        assert_non_null(whole[i]);
+        memcpy(whole[i], attn_tensor_data(g->gradient[i]), bytes);
+    }
+    for (int subset = 0; subset < 2 * g->inputs; subset++) {
+        const unsigned one = 1U << subset / 2, watched = subset % 2 ? EVERY & ~one : one;
+        if (g->inputs == 1 && subset == 1) continue; /* nothing at all */
+        backward(g, function, what, watched);
+        for (int i = 0; i < g->inputs; i++) {
+            const double *gradient = attn_tensor_data(g->gradient[i]);
+            for (int64_t e = 0; e < elements(g->gradient[i]); e++)
+                if (watched >> i & 1 ? !(fabs(gradient[e] - whole[i][e]) <= 1e-10 * (1 + fabs(whole[i][e]))) : !isnan(gradient[e]))
+                    fail_msg("input %d of the watched ones 0x%x: element %d of the gradient is %g, and %g when all are watched", i, watched,
+                             (int)e, gradient[e], whole[i][e]);
+        }
+    }
+    backward(g, function, what, EVERY);
+    for (int i = 0; i < g->inputs; i++) free(whole[i]);
 }
 
 void gradient_expect(gradient_check *g, gradient_function *function, const void *what)
 {
     double error = gradient_error(g, function, what);
     if (!(error < 1e-6)) fail_msg("gradients differ by %g", error);
+    expect_subsets(g, function, what);
     for (int i = 0; i < g->inputs; i++) {
         double *gradient = attn_tensor_data(g->gradient[i]), largest = 1e-3;
         int64_t n = elements(g->gradient[i]);

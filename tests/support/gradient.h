@@ -29,6 +29,7 @@ void gradient_output(gradient_check *g, int32_t rank, const int64_t *shape);
 /* The largest difference relative to the largest gradient of its input: by element up to 200 of them, beyond that along random
    directions. Infinity when something is not finite. */
 double gradient_error(gradient_check *g, gradient_function *function, const void *what);
-/* fails the test above 1e-6; then once more with one gradient element changed by 1e-3 of the largest, which must be noticed */
+/* Fails the test above 1e-6; then when an input that is watched alone, or one that is not watched, makes a difference, or backward changes
+   anything else; then once more with one gradient element changed by 1e-3 of the largest, which must be noticed */
 void gradient_expect(gradient_check *g, gradient_function *function, const void *what);
 #endif
