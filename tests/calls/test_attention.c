@@ -100,14 +100,18 @@ static void wrong_options(calls *t, int index)
                                       offsetof(attn_attention_options, value_head_size)};
     static const char *const names[7] = {"heads", "key_heads", "query_width", "key_width", "value_width", "head_size", "value_head_size"};
     static const int64_t values[3] = {0, -2, INT64_MIN};
-    static const uint64_t flags[9] = {offsetof(attn_attention_options, project_query), offsetof(attn_attention_options, project_key),
-                                      offsetof(attn_attention_options, project_value), offsetof(attn_attention_options, project_output),
-                                      offsetof(attn_attention_options, bias_query),    offsetof(attn_attention_options, bias_key),
-                                      offsetof(attn_attention_options, bias_value),    offsetof(attn_attention_options, bias_output),
-                                      offsetof(attn_attention_options, derive_scale)};
+    static const uint64_t flags[] = {
+        offsetof(attn_attention_options, project_query),      offsetof(attn_attention_options, project_key),
+        offsetof(attn_attention_options, project_value),      offsetof(attn_attention_options, project_output),
+        offsetof(attn_attention_options, bias_query),         offsetof(attn_attention_options, bias_key),
+        offsetof(attn_attention_options, bias_value),         offsetof(attn_attention_options, bias_output),
+        offsetof(attn_attention_options, derive_scale),       offsetof(attn_attention_options, position_sides),
+        offsetof(attn_attention_options, relative_values),    offsetof(attn_attention_options, gated_output),
+        offsetof(attn_attention_options, pair_bias),          offsetof(attn_attention_options, separate_projections),
+        offsetof(attn_attention_options, global_projections), offsetof(attn_attention_options, initialisation)};
     for (int i = 0; i < 7; i++)
         for (int v = 0; v < 3; v++) wrong_field(t, index, sizes[i], 8, &values[v], ATTN_ERROR_INVALID_ARGUMENT, names[i]);
-    for (int i = 0; i < 9; i++) {
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         wrong_field(t, index, flags[i], 4, &(int32_t){2}, ATTN_ERROR_INVALID_ARGUMENT, "options.");
         wrong_field(t, index, flags[i], 4, &(int32_t){-1}, ATTN_ERROR_INVALID_ARGUMENT, "options.");
     }
@@ -122,7 +126,16 @@ static void wrong_options(calls *t, int index)
     WRONG_INT32(t, index, attn_attention_options, dtype, 0, ATTN_ERROR_DTYPE);
     WRONG_INT32(t, index, attn_attention_options, score, 4, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, score, -1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, initialisation, 2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, form, ATTN_FORM_LINFORMER + 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, form, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, reserved, 1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT32(t, index, attn_attention_options, reserved, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, features, 0, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, features, -2, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, projected, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, projected, INT64_C(1) << 31, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, longest, -1, ATTN_ERROR_INVALID_ARGUMENT);
+    WRONG_INT64(t, index, attn_attention_options, longest, INT64_C(1) << 31, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_REALS(t, index, attn_attention_options, scale, NAN, NAN);
     WRONG_REALS(t, index, attn_attention_options, dropout, 0, 1);
     WRONG_REALS(t, index, attn_attention_options, soft_cap, 0, NAN);
@@ -139,12 +152,8 @@ static void wrong_positions(calls *t, int index)
     WRONG_INT32(t, index, attn_attention_options, positions, 7, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, positions, ATTN_POSITIONS_SINUSOIDAL, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, positions, ATTN_POSITIONS_LEARNED, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, position_sides, 2, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, relative_values, -1, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, query_key_norm, 3, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_INT32(t, index, attn_attention_options, query_key_norm, -1, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, gated_output, 2, ATTN_ERROR_INVALID_ARGUMENT);
-    WRONG_INT32(t, index, attn_attention_options, pair_bias, 2, ATTN_ERROR_INVALID_ARGUMENT);
     WRONG_REALS(t, index, attn_attention_options, query_key_epsilon, 0, 1);
     WRONG_INT64(t, index, attn_attention_options, key_head_size, 3, ATTN_ERROR_SHAPE);
     WRONG_INT64(t, index, attn_attention_options, key_head_size, 0, ATTN_ERROR_INVALID_ARGUMENT);

@@ -40,6 +40,93 @@ static void test_every_field(void **state)
     }
 }
 
+/* what each field may be, written out a second time: the header's promise, and the files' (derived: ATTN_DERIVED is legal as well) */
+static void test_ranges(void **state)
+{
+    enum { MOST = INT32_MAX };
+    static const struct {
+        const char *name;
+        int derived;
+        double least, most;
+    } ranges[] = {
+        {"encoder_layers", 0, 0, 10000},
+        {"decoder_layers", 0, 0, 10000},
+        {"width", 0, 1, MOST},
+        {"heads", 0, 1, MOST},
+        {"key_heads", 1, 1, MOST},
+        {"head_size", 1, 1, MOST},
+        {"feed_forward", 1, 1, MOST},
+        {"decoder_width", 1, 1, MOST},
+        {"decoder_heads", 1, 1, MOST},
+        {"decoder_feed_forward", 1, 1, MOST},
+        {"source_vocabulary", 0, 0, MOST},
+        {"target_vocabulary", 1, 0, MOST},
+        {"context", 0, 1, MOST},
+        {"patch_values", 0, 0, MOST},
+        {"segment_types", 0, 0, MOST},
+        {"dtype", 0, ATTN_FLOAT32, ATTN_FLOAT64},
+        {"norm", 0, 0, ATTN_NORM_RMS},
+        {"norm_placement", 0, 0, ATTN_PLACEMENT_PRE},
+        {"final_norm", 0, 0, 1},
+        {"activation", 0, 0, ATTN_ACTIVATION_TANH},
+        {"gated", 0, 0, 1},
+        {"learned_beta", 0, 0, 1},
+        {"parallel_block", 0, 0, 1},
+        {"positions", 0, 0, ATTN_POSITIONS_RELATIVE},
+        {"tie", 0, 0, ATTN_TIE_OUTPUT | ATTN_TIE_SOURCE},
+        {"attention_bias", 0, 0, 1},
+        {"feed_forward_bias", 0, 0, 1},
+        {"norm_bias", 0, 0, 1},
+        {"output_bias", 0, 0, 1},
+        {"output_head", 0, 0, 1},
+        {"embedding_norm", 0, 0, 1},
+        {"initialisation", 0, 0, ATTN_INITIALISATION_SCALED_NORMAL},
+        {"checkpoint_layers", 0, 0, 1},
+        {"norm_epsilon", 0, 0, 1},
+        {"embedding_scale", 0, -1e30, 1e30},
+        {"initialisation_scale", 0, 0, 1e6},
+        {"swish_beta", 0, -1e6, 1e6},
+        {"rotary_base", 0, 1e-30, 1e30},
+        {"soft_cap", 0, 0, 1e30},
+        {"dropout_embedding", 0, 0, 1},
+        {"dropout_attention", 0, 0, 1},
+        {"dropout_sublayer", 0, 0, 1},
+        {"dropout_activation", 0, 0, 1},
+        {"position_buckets", 0, 2, 1048576},
+        {"position_reach", 0, 0, 1048576},
+        {"rotated", 1, 1, MOST},
+        {"rotary_pairing", 0, 0, ATTN_ROTARY_PAIRS},
+        {"rotary_scaling", 0, 0, ATTN_ROTARY_LLAMA3},
+        {"scaled_scores", 0, 0, 1},
+        {"query_key_norm", 0, 0, ATTN_QUERY_KEY_RMS},
+        {"gated_attention", 0, 0, 1},
+        {"rotary_factor", 0, 1, 1e30},
+        {"rotary_context", 0, 1e-30, 1e30},
+        {"rotary_low", 0, 1e-30, 1e30},
+        {"rotary_high", 0, 1e-30, 1e30},
+        {"rotary_magnitude", 0, 0, 1e30},
+        {"recurrence", 0, 0, ATTN_RECURRENCE_LSTM},
+        {"both_ways", 0, 0, 1},
+        {"decoder_attention", 0, 0, 1},
+        {"decoder_score", 0, 0, ATTN_SCORE_ADDITIVE},
+        {"global_projections", 0, 0, 1},
+        {"form", 0, 0, ATTN_FORM_LINFORMER},
+        {"features", 1, 1, 65536},
+        {"feature_seed", 0, 0, 4503599627370496.0},
+        {"projected", 0, 0, MOST},
+    };
+    (void)state;
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    assert_int_equal(count, sizeof ranges / sizeof *ranges);
+    for (int64_t i = 0; i < count; i++) {
+        const attn__field *f = &fields[i];
+        assert_string_equal(f->name, ranges[i].name);
+        if (f->flags != (ranges[i].derived ? ATTN__DERIVED : 0) || f->least != ranges[i].least || f->most != ranges[i].most)
+            fail_msg("%s: %g to %g, expected %g to %g", f->name, f->least, f->most, ranges[i].least, ranges[i].most);
+    }
+}
+
 /* the table of fields covers the struct: every byte behind struct_size belongs to one field */
 static void test_table_covers_the_struct(void **state)
 {
@@ -307,11 +394,15 @@ static void test_tied_to_the_target(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tied_to_the_target), cmocka_unit_test(test_borders),
-        cmocka_unit_test(test_every_field),        cmocka_unit_test(test_table_covers_the_struct),
-        cmocka_unit_test(test_features),           cmocka_unit_test(test_combinations),
-        cmocka_unit_test(test_struct_size),        cmocka_unit_test(test_resolved_options_make_the_same_model),
-        cmocka_unit_test(test_initialisation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tied_to_the_target),
+                                       cmocka_unit_test(test_borders),
+                                       cmocka_unit_test(test_every_field),
+                                       cmocka_unit_test(test_ranges),
+                                       cmocka_unit_test(test_table_covers_the_struct),
+                                       cmocka_unit_test(test_features),
+                                       cmocka_unit_test(test_combinations),
+                                       cmocka_unit_test(test_struct_size),
+                                       cmocka_unit_test(test_resolved_options_make_the_same_model),
+                                       cmocka_unit_test(test_initialisation)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
