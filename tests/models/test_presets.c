@@ -7,6 +7,7 @@
 #include <string.h>
 /* after the headers it needs */
 #include <cmocka.h>
+#include "models/options.h"
 #include "support/model.h"
 
 /* Known systems: their numbers of parameters are those of the papers or of published weights. */
@@ -106,6 +107,63 @@ static void test_all(void **state)
     if (m.live > before + (2 << 20) || m.peak > before + (2 << 20)) fail_msg("reports took %lld bytes", (long long)(m.peak - before));
 }
 
+/* everything in which a preset differs from the defaults, as numbers: a model of that name is the same in every version */
+static void test_settings(void **state)
+{
+    static const struct {
+        const char *name, *settings;
+    } known[] = {
+        {"transformer-base", "source_vocabulary 37000, tie 3, embedding_scale 22.627417, dropout_embedding 0.1, dropout_attention 0.1, "
+                             "dropout_sublayer 0.1"},
+        {"transformer-big", "width 1024, heads 16, source_vocabulary 37000, tie 3, embedding_scale 32, dropout_embedding 0.3, "
+                            "dropout_attention 0.1, dropout_sublayer 0.3"},
+        {"gpt2", "encoder_layers 0, decoder_layers 12, width 768, heads 12, source_vocabulary 50257, context 1024, "
+                 "norm_placement 1, activation 3, positions 2, tie 1, initialisation 1, norm_epsilon 1e-05, "
+                 "dropout_embedding 0.1, dropout_attention 0.1, dropout_sublayer 0.1"},
+        {"gpt2-medium", "encoder_layers 0, decoder_layers 24, width 1024, heads 16, source_vocabulary 50257, context 1024, "
+                        "norm_placement 1, activation 3, positions 2, tie 1, initialisation 1, norm_epsilon 1e-05, "
+                        "dropout_embedding 0.1, dropout_attention 0.1, dropout_sublayer 0.1"},
+        {"bert-base", "encoder_layers 12, decoder_layers 0, width 768, heads 12, source_vocabulary 30522, segment_types 2, "
+                      "activation 2, positions 2, output_head 0, embedding_norm 1, initialisation 1, norm_epsilon 1e-12, "
+                      "dropout_embedding 0.1, dropout_attention 0.1, dropout_sublayer 0.1"},
+        {"t5-small", "head_size 64, feed_forward 2048, source_vocabulary 32128, norm 1, norm_placement 1, positions 4, tie 3, "
+                     "attention_bias 0, feed_forward_bias 0, norm_bias 0, dropout_embedding 0.1, dropout_attention 0.1, "
+                     "dropout_sublayer 0.1, dropout_activation 0.1, scaled_scores 0"},
+        {"llama-7b", "encoder_layers 0, decoder_layers 32, width 4096, heads 32, feed_forward 11008, source_vocabulary 32000, "
+                     "context 2048, norm 1, norm_placement 1, activation 4, gated 1, positions 3, attention_bias 0, "
+                     "feed_forward_bias 0, norm_bias 0, initialisation 1"},
+        {"palm-8b", "encoder_layers 0, decoder_layers 32, width 4096, heads 16, key_heads 1, head_size 256, "
+                    "feed_forward 16384, source_vocabulary 256000, context 2048, norm_placement 1, activation 4, gated 1, "
+                    "parallel_block 1, positions 3, tie 1, attention_bias 0, feed_forward_bias 0, norm_bias 0"},
+        {"vit-base", "encoder_layers 12, decoder_layers 0, width 768, heads 12, source_vocabulary 0, target_vocabulary 1000, "
+                     "context 197, patch_values 768, norm_placement 1, activation 2, positions 2, output_bias 1"},
+        {"g2p", "encoder_layers 4, decoder_layers 4, width 128, heads 4, feed_forward 512, source_vocabulary 64, "
+                "norm_placement 1, tie 1, embedding_scale 11.3137085, dropout_embedding 0.3, dropout_attention 0.3, "
+                "dropout_sublayer 0.3"},
+        {"lstm-attention", "encoder_layers 1, decoder_layers 1, width 256, heads 1, source_vocabulary 64, positions 0, tie 1, "
+                           "embedding_scale 16, dropout_embedding 0.3, dropout_sublayer 0.3, recurrence 2"},
+        {"gpt-char", "encoder_layers 0, decoder_layers 4, width 128, heads 4, source_vocabulary 65, context 64, "
+                     "norm_placement 1, activation 3, positions 2, tie 1, attention_bias 0, feed_forward_bias 0, norm_bias 0, "
+                     "initialisation 1, norm_epsilon 1e-05"},
+    };
+    attn_transformer_options defaults;
+    int64_t count;
+    const attn__field *fields = attn__option_fields(&count);
+    (void)state;
+    OK(ctx, attn_transformer_options_init(&defaults, sizeof defaults));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const attn_transformer_options o = preset(known[i].name);
+        char text[1024] = "";
+        size_t end = 0;
+        for (int64_t k = 0; k < count; k++)
+            if (attn__field_get(&o, &fields[k]) != attn__field_get(&defaults, &fields[k]))
+                end += (size_t)snprintf(text + end, sizeof text - end, "%s%s %.9g", end > 0 ? ", " : "", fields[k].name,
+                                        attn__field_get(&o, &fields[k]));
+        assert_string_equal(text, known[i].settings);
+        assert_string_equal(attn_transformer_preset_name((int64_t)i), known[i].name);
+    }
+}
+
 /* those of this version, made smaller, are created and run */
 static void test_creation(void **state)
 {
@@ -192,7 +250,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_all),          cmocka_unit_test(test_creation),
-                                       cmocka_unit_test(test_values), cmocka_unit_test(test_older_caller), cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),  cmocka_unit_test(test_all),          cmocka_unit_test(test_creation),
+                                       cmocka_unit_test(test_values),  cmocka_unit_test(test_older_caller), cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_settings)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
