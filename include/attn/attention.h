@@ -120,7 +120,7 @@ typedef struct attn_attention_options {
         global_projections; /* 1: tokens of a global mask have queries of their own, and see keys and values of their own; 0 (default) */
     int32_t reserved;       /* 0 */
 } attn_attention_options;
-/* global_projections (Longformer, Beltagy et al. 2020): where the mask is attn_mask_global, or a union with one, the rows that it names are
+/* global_projections (Longformer, Beltagy et al. 2020): where the mask is attn_mask_global, or a union with such ones, the rows that they name are
    projected by global_query.weight and attend, over all rows of their key segment, what global_key.weight and global_value.weight make of
    them; the other rows are as without. For self-attention without positions inside, scores DOT or SCALED_DOT, the form SOFTMAX. */
 /* What takes the place of softmax attention, at a cost in proportion to the length: LINEAR (elu + 1) and PERFORMER (positive random features) of

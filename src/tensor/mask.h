@@ -34,8 +34,8 @@ attn_status attn__mask_check(attn_context *ctx, const char *argument, const attn
 /* 1 for attn_mask_causal aligned to the last key, alone */
 int attn__mask_is_causal(const attn_mask *mask);
 
-/* Which queries of a pair the first global mask names that the mask is, or is a union with: they see every key. Their numbers, rising, go to row
-   (NULL: they are counted alone). */
+/* Which queries of a pair are named by the global masks that the mask is, or is a union with: they see every key. Their numbers, rising, go to
+   row (NULL: they are counted alone). */
 int64_t attn__mask_global_rows(const attn_mask *mask, const attn__pair *pair, int64_t *row);
 
 /* 1 when the keys that a row sees may have gaps: then the size of blocks decides how much is listed (windows and causal masks lose no more

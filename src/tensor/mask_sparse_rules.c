@@ -227,22 +227,23 @@ void attn__mask_sparse_row(const attn_mask *mask, const attn__pair *pair, int64_
     }
 }
 
-static const attn_mask *find_global(const attn_mask *mask)
+/* is a row of the segment one of a global mask, or of one in a union? */
+static int names_row(const attn_mask *mask, const attn__pair *pair, int64_t row)
 {
-    while (mask != NULL && mask->kind == ATTN__MASK_UNION) {
-        const attn_mask *found = find_global(mask->a);
-        if (found != NULL) return found;
-        mask = mask->b;
-    }
-    return mask != NULL && mask->kind == ATTN__MASK_GLOBAL ? mask : NULL;
+    for (; mask != NULL && mask->kind == ATTN__MASK_UNION; mask = mask->b)
+        if (names_row(mask->a, pair, row)) return 1;
+    if (mask == NULL || mask->kind != ATTN__MASK_GLOBAL) return 0;
+    const int64_t place = attn__mask_place(mask, pair, row);
+    return globals_below(mask, place + 1) > globals_below(mask, place);
 }
 
 int64_t attn__mask_global_rows(const attn_mask *mask, const attn__pair *pair, int64_t *row)
 {
-    const attn_mask *global = find_global(mask);
-    if (global == NULL) return 0;
-    const int64_t *at = (const int64_t *)(const void *)global->allowed, place = attn__mask_place(global, pair, 0);
-    const int64_t first = globals_below(global, place), end = globals_below(global, place + pair->query->length);
-    for (int64_t g = first; row != NULL && g < end; g++) row[g - first] = at[g] - place;
-    return end - first;
+    int64_t count = 0;
+    for (int64_t r = 0; r < pair->query->length; r++) {
+        if (!names_row(mask, pair, r)) continue;
+        if (row != NULL) row[count] = r;
+        count++;
+    }
+    return count;
 }

@@ -249,9 +249,16 @@ static void test_masks(void **state)
             attn_mask_free(inner);
             attn_mask_free(outer);
         }
-        attn_mask_free(first);
-        attn_mask_free(both);
-        attn_mask_free(last);
+        /* two global masks name the rows of either, also where they share some */
+        attn_mask *half[2] = {NULL, NULL}, *joined = NULL, *outer = NULL;
+        OK(f.ctx, attn_mask_global(f.ctx, ATTN_ALIGN_LAST, GLOBALS - 1, indices, &half[0]));
+        OK(f.ctx, attn_mask_global(f.ctx, ATTN_ALIGN_FIRST, GLOBALS - 1, indices + 1, &half[1]));
+        OK(f.ctx, attn_mask_union(f.ctx, half[0], half[1], &joined));
+        OK(f.ctx, attn_mask_union(f.ctx, f.window, joined, &outer));
+        go(&f, &again, outer, -1);
+        assert_true(apart(global.y, again.y, 0) == 0 && apart(global.y, again.y, 1) == 0);
+        attn_mask *const made[] = {half[0], half[1], joined, outer, first, both, last};
+        for (size_t i = 0; i < sizeof made / sizeof *made; i++) attn_mask_free(made[i]);
         close_run(&plain);
         close_run(&global);
         close_run(&again);
