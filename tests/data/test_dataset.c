@@ -211,17 +211,18 @@ static void test_late_draws(void **state)
 static void test_fingerprint(void **state)
 {
     (void)state;
-    attn_dataset_options o[6];
-    uint64_t prints[7];
-    for (int i = 0; i < 6; i++) o[i] = options_of(ATTN_ORDER_RANDOM_WINDOWS, 4, 3);
+    attn_dataset_options o[7];
+    uint64_t prints[8];
+    for (int i = 0; i < 7; i++) o[i] = options_of(ATTN_ORDER_RANDOM_WINDOWS, 4, 3);
     o[1].context = 5;
     o[2].batch = 4;
     o[3].seed = 1;
     o[4].order = ATTN_ORDER_SEQUENTIAL;
     o[5].last = 0.9;
-    for (int i = 0; i < 7; i++) {
-        if (i == 6) tokens[30] = 0;
-        attn_dataset *dataset = make(50, &o[i % 6]);
+    o[6].first = 0.1;
+    for (int i = 0; i < 8; i++) {
+        if (i == 7) tokens[30] = 0;
+        attn_dataset *dataset = make(50, &o[i % 7]);
         prints[i] = attn__dataset_fingerprint(dataset);
         attn_dataset_free(dataset);
         for (int k = 0; k < i; k++) assert_true(prints[i] != prints[k]);
