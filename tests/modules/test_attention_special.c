@@ -1,8 +1,8 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <math.h>
 /* after the headers it needs */
 #include <cmocka.h>
 #include "support/model.h"
