@@ -245,7 +245,8 @@ static void test_lopsided_models(void **state)
     o = model_options(0, 1);
     o.form = ATTN_FORM_LINEAR;
     o.width = 64;
-    o.heads = 1;
+    o.heads = 2;
+    o.key_heads = 1;
     train("many sums", &o, 200, 1, ATTN_OPTIMIZER_ADAM, 60);
 }
 

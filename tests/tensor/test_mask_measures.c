@@ -126,6 +126,10 @@ static void test_paths_of_systems(void **state)
     }
     for (int power = 33; power <= 40; power += 7) /* a bit for each pair, and their bytes, past 63 bits */
         EXPECT_FAILS(f->ctx, attn_mask_path(f->ctx, NULL, INT64_C(1) << power, &layers, &connected), ATTN_ERROR_TOO_LARGE, "paths");
+    /* a request to stop ends the walk */
+    assert_int_equal(attn_context_cancel(f->ctx), ATTN_OK);
+    assert_int_equal(attn_mask_path(f->ctx, band_mask, n, &layers, &connected), ATTN_ERROR_CANCELLED);
+    EXPECT_OK(attn_mask_path(f->ctx, band_mask, n, &layers, &connected));
     attn_mask_free(band_mask);
     attn_mask_free(token);
     attn_mask_free(both);
