@@ -14,7 +14,7 @@ import mutants as lists
 import mutate
 
 LEAST_NOTICED = 0.9
-FIRST_TESTS = 12  # of those that the lists name for a source; then all others, its own room first
+FIRST_TESTS = 12  # of those that the lists name for a source; then all others
 SWAPPED = (("<", "<="), ("<=", "<"), (">", ">="), (">=", ">"), ("==", "!="), ("!=", "=="), ("&&", "||"), ("||", "&&"), ("+", "-"), ("-", "+"),
            ("*", "/"), ("%", "/"), ("+=", "-="), ("-=", "+="), ("+=", "="), ("&", "|"))
 SIBLINGS = (("rows", "columns"), ("queries", "keys"), ("query", "key"), ("key", "value"), ("in", "out"), ("first", "last"), ("heads", "key_heads"),

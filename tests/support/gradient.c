@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 #include "core/context.h"
+#include "core/dtype.h"
+#include "support/scenario.h"
 
 #define STEP 2e-4
 #define EVERY ((1U << GRADIENT_INPUTS) - 1) /* inputs, as bits */
@@ -90,22 +92,19 @@ static double value(gradient_check *g, gradient_function *function, const void *
     return sum;
 }
 
-static uint64_t add_bytes(uint64_t digest, const attn_tensor *tensor)
+static digest add_tensor(digest so_far, const attn_tensor *tensor)
 {
-    const unsigned char *bytes = attn_tensor_data_const(tensor);
-    const int64_t each = attn_tensor_dtype(tensor) == ATTN_FLOAT64 || attn_tensor_dtype(tensor) == ATTN_INT64 ? 8 : 4;
-    for (int64_t i = 0; i < elements(tensor) * each; i++) digest = (digest ^ bytes[i]) * UINT64_C(1099511628211);
-    return digest;
+    const int64_t bytes = elements(tensor) * attn__dtype_bytes(attn_tensor_dtype(tensor));
+    return digest_add(so_far, attn_tensor_data_const(tensor), (uint64_t)bytes);
 }
 
 /* of all that backward reads: it changes gradients, and nothing else */
-static uint64_t bytes_read(const gradient_check *g)
+static digest bytes_read(const gradient_check *g)
 {
-    uint64_t digest = add_bytes(1, g->weights);
-    for (int i = 0; i < g->inputs; i++) digest = add_bytes(digest, g->input[i]);
-    for (int i = 0; i < g->others; i++)
-        if (attn_tensor_dtype(g->other[i]) != ATTN_UINT8) digest = add_bytes(digest, g->other[i]);
-    return add_bytes(digest, g->output);
+    digest d = add_tensor(add_tensor(1, g->weights), g->output);
+    for (int i = 0; i < g->inputs; i++) d = add_tensor(d, g->input[i]);
+    for (int i = 0; i < g->others; i++) d = add_tensor(d, g->other[i]);
+    return d;
 }
 
 /* watched: a bit for each input that gets its gradient */
@@ -119,7 +118,7 @@ static void backward(gradient_check *g, gradient_function *function, const void 
         if (watched >> i & 1) ok(g, attn_tape_watch(g->ctx, g->tape, g->input[i], g->gradient[i]));
     }
     ok(g, function(g, g->tape, what));
-    const uint64_t before = bytes_read(g);
+    const digest before = bytes_read(g);
     ok(g, attn_tape_backward(g->ctx, g->tape, 1, outputs, weights, 0, NULL));
     if (bytes_read(g) != before) fail_msg("backward changed a tensor that is no gradient");
 }
