@@ -100,34 +100,18 @@ static int is_one_of(const char *key, const char *const *keys)
 /* of Transformers alone, of recurrent models alone, of such with both parts */
 static int is_of_other(const char *key, const attn_transformer_options *o)
 {
-    static const char *const attention[] = {"heads",
-                                            "key_heads",
-                                            "head_size",
-                                            "feed_forward",
-                                            "decoder_heads",
-                                            "decoder_feed_forward",
-                                            "norm",
-                                            "norm_placement",
-                                            "final_norm",
-                                            "norm_epsilon",
-                                            "activation",
-                                            "gated",
-                                            "learned_beta",
-                                            "parallel_block",
-                                            "attention_bias",
-                                            "feed_forward_bias",
-                                            "norm_bias",
-                                            "dropout_activation",
-                                            "form",
-                                            "global_projections",
-                                            NULL};
+    static const char *const attention[] = {
+        "heads",          "key_heads",         "head_size",          "feed_forward", "decoder_heads",      "decoder_feed_forward",
+        "norm_placement", "final_norm",        "activation",         "gated",        "learned_beta",       "parallel_block",
+        "attention_bias", "feed_forward_bias", "dropout_activation", "form",         "global_projections", NULL};
+    static const char *const of_norms[] = {"norm", "norm_epsilon", "norm_bias", NULL}; /* recurrent models have those of embeddings alone */
     static const char *const recurrent[] = {"recurrence", "both_ways", "decoder_attention", "decoder_score", NULL};
     const int both = o->encoder_layers > 0 && o->decoder_layers > 0;
     if (o->recurrence == ATTN_RECURRENCE_NONE) return is_one_of(key, recurrent);
     if (strcmp(key, "both_ways") == 0) return o->encoder_layers == 0;
     if (strcmp(key, "decoder_attention") == 0) return !both;
     if (strcmp(key, "decoder_score") == 0 || strcmp(key, "dropout_attention") == 0) return !both || !o->decoder_attention;
-    return is_one_of(key, attention);
+    return is_one_of(key, of_norms) ? !o->embedding_norm : is_one_of(key, attention);
 }
 
 /* options that say nothing here: parts that are absent, sizes that are those of the other side */
