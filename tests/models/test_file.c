@@ -128,6 +128,30 @@ static void test_dtype(void **state)
     attn_context_free(reference);
 }
 
+/* numbers of another type are read aside, one parameter's at a time: never half a file of many layers */
+static void test_dtype_memory(void **state)
+{
+    (void)state;
+    attn_transformer_options o = model_options(0, 8);
+    attn_load_options l;
+    attn_memory_report before = {.struct_size = sizeof before}, after = before;
+    o.width = 128;
+    o.feed_forward = 512;
+    OK(ctx, attn_load_options_init(&l, sizeof l));
+    attn_transformer *narrow = model_create(ctx, &o), *wide;
+    const int64_t elements = attn_parameters_elements(attn_transformer_parameters(narrow));
+    OK(ctx, attn_transformer_save(ctx, narrow, 0, NULL, NULL, PATH));
+    attn_context *reference = model_context(ATTN_BACKEND_REFERENCE, 1, 0);
+    l.dtype = ATTN_FLOAT64;
+    OK(reference, attn_context_memory(reference, &before));
+    OK(reference, attn_transformer_load(reference, PATH, &l, &wide));
+    OK(reference, attn_context_memory(reference, &after));
+    assert_in_range(after.peak - before.live, elements * 8, elements * (8 + 4 / 2));
+    attn_transformer_free(wide);
+    attn_transformer_free(narrow);
+    attn_context_free(reference);
+}
+
 /* writes the model's file by hand: with one parameter left out, of another shape or type, or one too many */
 enum { NOTHING, LEAVE_OUT, RESHAPE, WIDEN, NEST, INTEGERS, ADD, ADD_OPTIMIZER, ADD_ALIKE, FLATTEN };
 enum { NO_OPTIONS = FLATTEN + 1, BAD_OPTIONS, BAD_VALUE, BAD_JSON };
@@ -280,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_metadata),
                                        cmocka_unit_test(test_metadata_memory), cmocka_unit_test(test_dtype),
-                                       cmocka_unit_test(test_strict),          cmocka_unit_test(test_broken_files)};
+                                       cmocka_unit_test(test_dtype_memory),    cmocka_unit_test(test_strict),
+                                       cmocka_unit_test(test_broken_files)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
