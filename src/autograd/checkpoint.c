@@ -65,7 +65,7 @@ attn_status attn__tape_checkpoint(attn_context *ctx, attn_tape *tape, attn__stre
                                   int32_t inputs_count, const attn__value *inputs, int32_t outputs_count, attn__value *outputs)
 {
     if (tape == NULL || tape->paused > 0) return run(ctx, tape, closure, inputs, outputs);
-    attn__mark values = attn__arena_mark(tape->values), records = attn__arena_mark(tape->records), scratch = attn__arena_mark(ctx->scratch);
+    attn__mark values = attn__arena_mark(tape->values), records = attn__arena_mark(tape->records);
     int32_t slots = tape->slots.count, holds = tape->holds.count;
     tape->paused = 1;
     tape->paused_met = 0;
@@ -76,7 +76,6 @@ attn_status attn__tape_checkpoint(attn_context *ctx, attn_tape *tape, attn__stre
     attn__tape_release_holds(tape, holds);
     attn__arena_rewind(tape->values, values);
     attn__arena_rewind(tape->records, records);
-    attn__arena_rewind(ctx->scratch, scratch);
     if (status != ATTN_OK) return status;
     const attn__value *from[ATTN__RECORD_INPUTS];
     attn__value *to[ATTN__RECORD_OUTPUTS];

@@ -129,14 +129,15 @@ attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn
 {
     void *query_scale = NULL, *key_scale = NULL;
     int64_t each = attn__dtype_bytes(query->at.dtype);
-    attn_status status = ATTN_OK;
+    attn__mark mark = attn__arena_mark(ctx->scratch);
     if (features->directions.data != NULL) {
         query_scale = attn__scratch(ctx, query->at.rows * query->at.heads * each);
         if (query_scale == NULL) return attn__arena_status(ctx->scratch);
-        status = attn__tape_memory(ctx, tape, key->at.rows * key->at.heads * each, &key_scale);
-        settings->key_scale = key_scale;
     }
-    if (status == ATTN_OK) status = mapped(ctx, tape, features, count, query_scale, query);
+    attn_status status = mapped(ctx, tape, features, count, query_scale, query);
+    if (tape != NULL) attn__arena_rewind(ctx->scratch, mark); /* without a tape the features lie behind it */
+    if (status == ATTN_OK && query_scale != NULL) status = attn__tape_memory(ctx, tape, key->at.rows * key->at.heads * each, &key_scale);
+    if (status == ATTN_OK && query_scale != NULL) settings->key_scale = key_scale;
     return status == ATTN_OK ? mapped(ctx, tape, features, count, key_scale, key) : status;
 }
 

@@ -57,11 +57,7 @@ static attn_status join_back(attn_context *ctx, attn_tape *tape, attn__record *r
     view dy;
     attn_status status = attn__kernels_for(ctx, record->output[0].at.dtype, &k);
     if (status == ATTN_OK) status = attn__tape_arrived(ctx, tape, &record->output[0], &dy, NULL);
-    for (int64_t i = 0; status == ATTN_OK && i < saved->count; i++) {
-        const attn__mark mark = attn__arena_mark(ctx->scratch);
-        status = part_back(ctx, tape, k, &dy, &saved->parts[i]);
-        attn__arena_rewind(ctx->scratch, mark);
-    }
+    for (int64_t i = 0; status == ATTN_OK && i < saved->count; i++) status = part_back(ctx, tape, k, &dy, &saved->parts[i]);
     return status;
 }
 
@@ -77,9 +73,7 @@ attn_status attn__join_rows(attn_context *ctx, attn_tape *tape, int64_t count, c
     if (status == ATTN_OK) status = attn__fill_view(ctx, 0, &y->at);
     for (int64_t i = 0; status == ATTN_OK && i < count; i++) {
         const view at = numbers(parts[i].row, parts[i].value.at.rows);
-        const attn__mark mark = attn__arena_mark(ctx->scratch);
         status = k->embed_back(ctx, &at, 1, nowhere, NULL, &parts[i].value.at, &y->at, NULL, 0, NULL);
-        attn__arena_rewind(ctx->scratch, mark);
         if (parts[i].value.id >= 0 && named < ATTN__RECORD_INPUTS) wanted[named++] = &parts[i].value;
     }
     if (status != ATTN_OK) return status;

@@ -105,9 +105,7 @@ static attn_status run_batch(attn_context *ctx, attn_trainer *t, const attn_batc
     int64_t count = status == ATTN_OK ? stream->segments.count : 0;
     for (int64_t first = 0, pieces; status == ATTN_OK && first < count; first += pieces) {
         pieces = piece(t, &views, stream, first);
-        attn__mark mark = attn__arena_mark(ctx->scratch);
         status = run_piece(ctx, t, &views, first, pieces, sum);
-        attn__arena_rewind(ctx->scratch, mark);
     }
     return status;
 }

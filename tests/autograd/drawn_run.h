@@ -273,7 +273,11 @@ static attn_status operate(const world *w, attn_tape *tape, scope *s, const draw
         status = place(w, tape, s, o->out[k], o->out_heads[k], &made[k]);
         if (status == ATTN_OK) status = attn__fill_view(w->ctx, NAN, &made[k].at);
     }
+    const int64_t used = attn__arena_used(w->ctx->scratch);
     if (status == ATTN_OK) status = apply(w, tape, o, x, made);
+    if (status == ATTN_OK && o->kind != LOSS && o->kind != LINEAR_ATTEND &&
+        attn__arena_used(w->ctx->scratch) != used) /* but copies of this file's */
+        fail_msg("operation %d kept %d bytes of scratch", (int)o->kind, (int)(attn__arena_used(w->ctx->scratch) - used));
     for (int32_t k = 0; status == ATTN_OK && k < o->outputs; k++) keep(w, s, o->out[k], &made[k]);
     return status;
 }
