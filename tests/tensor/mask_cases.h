@@ -166,6 +166,7 @@ static const rule band = {.kind = WINDOW, .left = 3, .right = 2, .dilation = 1};
 static const rule step_5 = {.kind = WINDOW, .left = -1, .right = 0, .dilation = 5};
 static const rule head_keys = {.kind = WINDOW, .alignment = ATTN_ALIGN_FIRST, .left = 70, .right = -1, .dilation = 1};
 static const rule far_keys = {.kind = WINDOW, .alignment = ATTN_ALIGN_LAST, .left = 0, .right = -1, .dilation = 60};
+static const rule late_keys = {.kind = WINDOW, .alignment = ATTN_ALIGN_LAST, .left = 3, .right = -1, .dilation = 1};
 static const rule bits = {.kind = BOOLEAN, .extent = {1, 1, 200, 200}};
 static const rule bits_of_pairs = {.kind = BOOLEAN, .extent = {5, HEADS, 200, 200}};
 static const rule band_or_causal_first = {.kind = UNION, .a = &band, .b = &causal_first};
@@ -239,6 +240,7 @@ static const rule rules[] = {
     {.kind = UNION, .a = &bits_of_pairs, .b = &strided},
     {.kind = INTERSECTION, .a = &causal_last, .b = &band},
     {.kind = INTERSECTION, .a = &causal_last, .b = &step_5},
+    {.kind = INTERSECTION, .a = &causal_first, .b = &late_keys}, /* apart in most rows that have more keys than queries */
     {.kind = INTERSECTION, .a = &bits_of_pairs, .b = &causal_last},
     {.kind = INTERSECTION, .a = &bits, .b = &bits_of_pairs},
     {.kind = INTERSECTION, .a = &band_or_causal_first, .b = &bits_of_pairs},

@@ -1,5 +1,6 @@
 /* Masks of masks, drawn: trees of rules up to three deep, unions, intersections and masks for each head, on drawn pairs of segments. Each
-   answer is held against the definition of the whole tree, pair by pair: rows, blocks, the numbers that are added, and what the tree is. */
+   answer is held against the definition of the whole tree, pair by pair: rows, blocks, the numbers that are added, what the tree is, and how
+   many pairs it lets through. */
 #include <math.h>
 #include "mask_cases.h"
 #include "support/drawn.h"
@@ -70,6 +71,9 @@ static void expect_row(const rule *r, const attn_mask *mask, const attn__pair *p
     float scores[MOST] = {0};
     int64_t low = 0, high = 0;
     const int32_t bytes = attn__mask_row(mask, pair, head, i, first, count, &low, &high, allowed);
+    if (low < 0 || high < low || high > count)
+        fail_msg("pair %d, head %d, query %d: got keys %d to %d of %d", (int)pair->index, (int)head, (int)i, (int)low, (int)high,
+                 (int)count);
     if (attn__mask_has_values(mask)) attn__mask_add_values(mask, pair, head, i, first, count, scores);
     for (int64_t j = 0; j < count; j++) {
         const int got = j >= low && j < high && (!bytes || allowed[j]), want = sees(r, pair, head, i, first + j);
@@ -116,6 +120,30 @@ static void expect_pair(const rule *r, const attn_mask *mask, const attn__pair *
     }
 }
 
+static attn_layout *layout_of(attn_context *ctx, const attn_segment *segments)
+{
+    attn_layout *layout;
+    EXPECT_OK(attn_layout_create(ctx, PAIRS, &layout));
+    EXPECT_OK(attn_layout_set(ctx, layout, PAIRS, segments));
+    return layout;
+}
+
+/* what is counted is what the definition lets through, and lies in the blocks that are listed */
+static void expect_count(attn_context *ctx, const rule *r, const attn_mask *mask, const attn_segment *query, const attn_segment *key)
+{
+    attn_layout *queries = layout_of(ctx, query), *keys = layout_of(ctx, key);
+    int64_t seen = -1, listed = -1, expected = 0;
+    for (int64_t p = 0; p < PAIRS; p++)
+        for (int64_t h = 0; h < HEADS; h++)
+            for (int64_t i = 0; i < query[p].length; i++)
+                for (int64_t j = 0; j < key[p].length; j++) expected += sees(r, &(attn__pair){p, &query[p], &key[p]}, h, i, j);
+    EXPECT_OK(attn_mask_pairs(ctx, mask, HEADS, queries, keys, &seen, &listed));
+    if (seen != expected || listed < seen)
+        fail_msg("%d pairs are counted in %d that are listed, expected %d", (int)seen, (int)listed, (int)expected);
+    attn_layout_free(queries);
+    attn_layout_free(keys);
+}
+
 static void test_drawn(void **state)
 {
     fixture *f = *state;
@@ -138,6 +166,7 @@ static void test_drawn(void **state)
         assert_int_equal(attn__mask_has_values(mask) != 0, has_numbers(r));
         assert_int_equal(attn__mask_fits_cache(mask) != 0, fits(r));
         for (int64_t p = 0; p < PAIRS; p++) expect_pair(r, mask, &(attn__pair){p, &query[p], &key[p]}, &random);
+        expect_count(f->ctx, r, mask, query, key);
         attn_mask_free(mask);
     }
 }
