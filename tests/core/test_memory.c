@@ -4,6 +4,8 @@
 #include <stdint.h>
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -204,12 +206,80 @@ static void test_books_with_threads(void **state)
     attn__memory_release(memory);
 }
 
+/* on a processor of its own, where there are two: threads that share one never meet in the books */
+static void stay_on(int number)
+{
+#ifdef CPU_COUNT
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && number-- == 0) CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one); /* this thread's; where it is refused, chance decides */
+#else
+    (void)number;
+#endif
+}
+
+/* threads go on together once so many have come here in all */
+static _Atomic int64_t arrivals;
+static void meet(int64_t count)
+{
+    atomic_fetch_add(&arrivals, 1);
+    for (int64_t looks = 0; atomic_load(&arrivals) < count; looks++)
+        if (looks > 1000) sched_yield();
+}
+
+enum { LAST_ROUNDS = 100000 };
+typedef struct asker {
+    attn__memory *memory;
+    pthread_t thread;
+    int number, granted;
+} asker;
+
+static void *ask_for_the_last(void *argument)
+{
+    asker *a = argument;
+    void *p;
+    stay_on(a->number);
+    for (int64_t round = 0; round < LAST_ROUNDS; round++) {
+        meet(4 * round + 2);
+        const attn_status status = attn__allocate(a->memory, PIECE, &p);
+        meet(4 * round + 4);
+        if (status != ATTN_OK) continue;
+        attn__deallocate(a->memory, p, PIECE);
+        a->granted++;
+    }
+    return NULL;
+}
+
+/* where one piece fits, of two threads that ask in the same moment one gets it, every time */
+static void test_last_bytes_with_threads(void **state)
+{
+    (void)state;
+    static _Alignas(64) char piece[PIECE];
+    const attn_allocator hooks = {sizeof hooks, one_piece, keep_piece, piece};
+    attn__memory *memory = attn__memory_create(&hooks, 2 * PIECE - 1);
+    asker askers[2] = {{.memory = memory, .number = 0}, {.memory = memory, .number = 1}};
+    atomic_store(&arrivals, 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_the_last, &askers[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(askers[i].thread, NULL);
+    expect_read(memory, 0, PIECE, LAST_ROUNDS);
+    assert_int_equal(askers[0].granted + askers[1].granted, LAST_ROUNDS);
+    attn__memory_release(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes_and_alignment), cmocka_unit_test(test_accounting),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_failing_allocator),   cmocka_unit_test(test_misaligned_allocator), cmocka_unit_test(test_cap_with_threads),
+        cmocka_unit_test(test_sizes_and_alignment),
+        cmocka_unit_test(test_accounting),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failing_allocator),
+        cmocka_unit_test(test_misaligned_allocator),
+        cmocka_unit_test(test_cap_with_threads),
         cmocka_unit_test(test_books_with_threads),
+        cmocka_unit_test(test_last_bytes_with_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
