@@ -74,7 +74,8 @@ ATTN_API attn_status attn_mask_intersection(attn_context *ctx, const attn_mask *
 /* Pairs of a query and a key over all segments: *seen, how many the mask lets through, summed over the heads; *listed, how many lie in blocks
    of 64 by 64 with at least one such pair (of any head), times the heads: what the attention kernels compute is between the two. Layouts as in
    attn_dot_product_attention, each required; mask NULL: all. Either place may be NULL.
-   Errors: INVALID_ARGUMENT, SHAPE (segments that do not match, a boolean mask that does not fit), OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.2 */
+   Errors: INVALID_ARGUMENT, SHAPE (segments that do not match, a boolean mask that does not fit), TOO_LARGE (more pairs, seen or not, than 63
+   bits count), OUT_OF_MEMORY, MEMORY_CAP. Since: 0.0.2 */
 ATTN_API attn_status attn_mask_pairs(attn_context *ctx, const attn_mask *mask, int64_t heads, const attn_layout *query_layout,
                                      const attn_layout *key_layout, int64_t *seen, int64_t *listed);
 

@@ -35,6 +35,18 @@ static int64_t seen_in_map(const attn__block_map *map, int64_t heads)
     return sum;
 }
 
+/* what is counted is no more than all pairs of all heads */
+static attn_status check_count(attn_context *ctx, int64_t heads, attn__segments query, attn__segments key)
+{
+    int64_t sum = 0, all = 0;
+    int over = 0;
+    for (int64_t s = 0; !over && s < query.count; s++)
+        over = attn__multiply(query.at[s].length, key.at[s].length, &all) || attn__sum(sum, all, &sum);
+    if (!over && !attn__multiply(sum, heads, &all)) return ATTN_OK;
+    return attn__fail(ctx, ATTN_ERROR_TOO_LARGE, "query_layout, key_layout: got more pairs over %" PRId64 " heads than 63 bits count",
+                      heads);
+}
+
 static attn_status pairs(attn_context *ctx, const attn_mask *mask, int64_t heads, const attn_layout *query_layout,
                          const attn_layout *key_layout, int64_t *seen, int64_t *listed)
 {
@@ -48,10 +60,12 @@ static attn_status pairs(attn_context *ctx, const attn_mask *mask, int64_t heads
         return attn__fail(ctx, ATTN_ERROR_SHAPE, "key_layout: got %" PRId64 " segments, expected the %" PRId64 " of query_layout",
                           key.count, query.count);
     status = attn__mask_check(ctx, "mask", mask, heads, query, key);
+    if (status == ATTN_OK) status = check_count(ctx, heads, query, key);
     if (status != ATTN_OK) return status;
+    const int64_t apart = attn__mask_by_head(mask) ? heads : 1; /* the others see the same */
     attn__mark mark = attn__arena_mark(ctx->scratch);
     status = attn__block_map_build(ctx, ctx->scratch, mask, query, key, BLOCK, BLOCK, &map);
-    if (status == ATTN_OK && seen != NULL) *seen = seen_in_map(&map, heads);
+    if (status == ATTN_OK && seen != NULL) *seen = seen_in_map(&map, apart) * (heads / apart);
     if (status == ATTN_OK && listed != NULL) *listed = map.listed * heads;
     attn__arena_rewind(ctx->scratch, mark);
     return status;

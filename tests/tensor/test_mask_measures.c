@@ -37,6 +37,36 @@ static void test_pairs_are_the_definition(void **state)
     }
 }
 
+/* as many pairs as 63 bits count, and one more; heads that see the same are not looked at one by one */
+static void test_counts_end_at_63_bits(void **state)
+{
+    fixture *f = *state;
+    const attn_segment one = {0, 1, 0, 0}, two = {0, 2, 0, 0}, some = {0, 8, 0, 0}, all = {0, INT64_MAX, 0, 0};
+    const attn_segment twice[2] = {all, all}, each[2] = {one, {1, 1, 0, 1}};
+    attn_layout *layout_one = layout_of(f->ctx, &one, 1), *layout_two = layout_of(f->ctx, &two, 1),
+                *layout_some = layout_of(f->ctx, &some, 1), *layout_all = layout_of(f->ctx, &all, 1),
+                *layout_twice = layout_of(f->ctx, twice, 2), *layout_each = layout_of(f->ctx, each, 2);
+    attn_mask *causal;
+    int64_t seen, listed;
+    EXPECT_OK(attn_mask_causal(f->ctx, ATTN_ALIGN_LAST, &causal));
+    EXPECT_OK(attn_mask_pairs(f->ctx, NULL, 1, layout_one, layout_all, &seen, &listed));
+    assert_true(seen == INT64_MAX && listed == INT64_MAX);
+    EXPECT_FAILS(f->ctx, attn_mask_pairs(f->ctx, NULL, 2, layout_one, layout_all, &seen, &listed), ATTN_ERROR_TOO_LARGE, "pairs");
+    EXPECT_FAILS(f->ctx, attn_mask_pairs(f->ctx, NULL, 1, layout_two, layout_all, &seen, &listed), ATTN_ERROR_TOO_LARGE, "pairs");
+    EXPECT_FAILS(f->ctx, attn_mask_pairs(f->ctx, NULL, 1, layout_each, layout_twice, &seen, &listed), ATTN_ERROR_TOO_LARGE, "pairs");
+    EXPECT_OK(attn_mask_pairs(f->ctx, causal, INT64_C(1) << 56, layout_some, layout_some, &seen, &listed));
+    assert_true(seen == INT64_C(36) << 56 && listed == INT64_C(64) << 56);
+    EXPECT_FAILS(f->ctx, attn_mask_pairs(f->ctx, causal, INT64_C(1) << 57, layout_some, layout_some, &seen, &listed), ATTN_ERROR_TOO_LARGE,
+                 "pairs");
+    attn_mask_free(causal);
+    attn_layout_free(layout_one);
+    attn_layout_free(layout_two);
+    attn_layout_free(layout_some);
+    attn_layout_free(layout_all);
+    attn_layout_free(layout_twice);
+    attn_layout_free(layout_each);
+}
+
 /* n queries see about n^1.5 pairs with the derived stride, and n log n with distances that double */
 static void test_growth(void **state)
 {
@@ -139,10 +169,8 @@ static void test_paths_of_systems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FIXTURE_TEST(test_pairs_are_the_definition),
-        FIXTURE_TEST(test_growth),
-        FIXTURE_TEST(test_paths_are_shortest),
-        FIXTURE_TEST(test_paths_of_systems),
+        FIXTURE_TEST(test_pairs_are_the_definition), FIXTURE_TEST(test_counts_end_at_63_bits), FIXTURE_TEST(test_growth),
+        FIXTURE_TEST(test_paths_are_shortest),       FIXTURE_TEST(test_paths_of_systems),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
