@@ -11,7 +11,7 @@ typedef struct writer {
 static void add_run(writer *to, int64_t rows, int64_t key, int64_t count, int64_t partial)
 {
     int joins = !partial && to->open_end == key;
-    to->listed += rows * count;
+    attn__list_pairs(&to->listed, rows, count);
     to->open_end = partial ? -1 : key + count;
     if (joins) {
         if (to->runs != NULL) to->runs[to->runs_count - 1].count += count;

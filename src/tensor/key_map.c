@@ -13,7 +13,7 @@ static void add_run(writer *to, int64_t segment, int64_t query, int64_t count, i
 {
     int joins = !partial && to->open_end == query;
     to->open_end = partial ? -1 : query + count;
-    to->listed += count * keys;
+    attn__list_pairs(&to->listed, count, keys);
     if (joins) {
         if (to->runs != NULL) to->runs[to->runs_count - 1].count += count;
         return;

@@ -60,8 +60,13 @@ typedef struct attn__block_map {
     int64_t tiles_count, runs_count;
     const attn__tile *tiles;
     const attn__key_run *runs;
-    int64_t listed; /* query-key pairs in listed blocks: what products are spent on */
+    int64_t listed; /* query-key pairs in listed blocks: what products are spent on; past 63 bits the largest number */
 } attn__block_map;
+static inline void attn__list_pairs(int64_t *listed, int64_t queries, int64_t keys)
+{
+    int64_t pairs;
+    if (attn__multiply(queries, keys, &pairs) || attn__sum(*listed, pairs, listed)) *listed = INT64_MAX;
+}
 /* Made in the arena; query_block and key_block >= 1. In a dry context tiles and runs are counted and taken, and may not be read. */
 attn_status attn__block_map_build(attn_context *ctx, attn__arena *arena, const attn_mask *mask, attn__segments query, attn__segments key,
                                   int64_t query_block, int64_t key_block, attn__block_map *out);

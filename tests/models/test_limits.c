@@ -83,6 +83,15 @@ static void test_largest(void **state)
     o.head_size = 4;
     OK(ctx, attn_attention_cost(ctx, &o, layout, layout, NULL, &r));
     assert_true(r.parameters == INT64_MAX);
+    const int64_t few = 64, many = INT64_C(1) << 60;
+    attn_layout *short_one = layout_of(1, &few), *long_one = layout_of(1, &many);
+    OK(ctx, attn_attention_options_init(&o, sizeof o));
+    o.query_width = o.heads = 1;
+    o.project_query = o.project_key = o.project_value = o.project_output = 0; /* nothing but the pairs */
+    OK(ctx, attn_attention_cost(ctx, &o, short_one, long_one, NULL, &r));
+    assert_true(r.forward == INT64_MAX && r.backward == INT64_MAX && r.forward_formula == INT64_MAX && r.weights_bytes == INT64_MAX);
+    attn_layout_free(short_one);
+    attn_layout_free(long_one);
     attn_layout_free(layout);
 }
 

@@ -197,6 +197,28 @@ static void test_long_maps_stay_small(void **state)
     attn_mask_free(window);
 }
 
+/* pairs past 63 bits, of one block or of all, are counted as the most there can be */
+static void test_listed_ends_at_63_bits(void **state)
+{
+    fixture *f = *state;
+    attn__arena *arena;
+    attn__block_map map;
+    attn__key_map transposed;
+    attn_segment few[2] = {{0, 2, 0, 0}, {2, 2, 0, 1}}, many[2] = {{0, INT64_MAX / 4 + 1, 0, 0}, {INT64_MAX / 2, INT64_MAX / 4 + 1, 0, 1}};
+    EXPECT_OK(attn__arena_create(f->ctx->memory, 0, &arena));
+    for (int64_t length = 1; length <= 4; length++)
+        for (int64_t count = 1; count <= 2; count++) {
+            few[0].length = few[1].length = length;
+            attn__segments short_ones = {count, 6, few}, long_ones = {count, INT64_MAX, many};
+            const int64_t expected = length * count < 4 ? length * count * (INT64_MAX / 4 + 1) : INT64_MAX;
+            EXPECT_OK(attn__block_map_build(f->ctx, arena, NULL, short_ones, long_ones, 64, 64, &map));
+            EXPECT_OK(attn__key_map_build(f->ctx, arena, NULL, long_ones, short_ones, 64, 64, &transposed));
+            assert_true(map.listed == expected && transposed.listed == expected);
+            assert_true(attn__block_map_listed(NULL, short_ones, long_ones, 64, 64) == expected);
+        }
+    attn__arena_free(arena);
+}
+
 static void test_no_segments_and_no_memory(void **state)
 {
     fixture *f = *state;
@@ -249,11 +271,8 @@ static void test_dry(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FIXTURE_TEST(test_maps_are_the_definition),
-        FIXTURE_TEST(test_repeated_key_segments),
-        FIXTURE_TEST(test_long_maps_stay_small),
-        FIXTURE_TEST(test_no_segments_and_no_memory),
-        FIXTURE_TEST(test_dry),
+        FIXTURE_TEST(test_maps_are_the_definition), FIXTURE_TEST(test_repeated_key_segments),     FIXTURE_TEST(test_long_maps_stay_small),
+        FIXTURE_TEST(test_listed_ends_at_63_bits),  FIXTURE_TEST(test_no_segments_and_no_memory), FIXTURE_TEST(test_dry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
