@@ -109,9 +109,10 @@ static int flush_folder(const replacement *r)
     char folder[PATH_MAX];
     memcpy(folder, r->target, r->folder);
     folder[r->folder] = 0;
-    int descriptor = open(r->folder > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int descriptor, error;
+    do descriptor = open(r->folder > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) return 0;
-    int error;
     do error = fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
     while (error == EINTR);
     close(descriptor);

@@ -22,8 +22,21 @@
 
 /* These stand before the C library's own: each system call of a replacement can be made to fail. */
 static struct {
-    int fsync, fsync_folder, close, write, rename, mode, shorten, interrupt;
+    int fsync, fsync_folder, close, write, rename, mode, shorten, interrupt, interrupt_folder;
 } fail;
+
+int open(const char *name, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    unsigned permissions = flags & O_CREAT ? va_arg(more, unsigned) : 0;
+    va_end(more);
+    if (flags & O_DIRECTORY && fail.interrupt_folder-- > 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, name, flags, permissions);
+}
 
 int fsync(int descriptor)
 {
@@ -183,6 +196,7 @@ static void test_failure_leaves_the_old_file(void **state)
     fail.fsync_folder = EINVAL; /* a file system that cannot */
     assert_int_equal(replace(path, "new"), ATTN_OK);
     fail.fsync_folder = EIO;
+    fail.interrupt_folder = 2; /* it is opened all the same */
     assert_int_equal(replace(path, "newer"), ATTN_ERROR_IO);
     assert_non_null(strstr(attn_context_last_error(ctx), "was replaced"));
     expect_content(path, "newer");
