@@ -17,6 +17,13 @@ runs=0 failures=0 skipped=0 tested=
 say() { printf '%s\n' "$*"; }
 skip() { skipped=$((skipped + 1)); say "skipped: $*"; }
 
+# a program that hangs is ended and named, where there is a command for it
+patience=
+if command -v timeout >/dev/null; then
+    patience="timeout 3600"
+    [ -z "$short" ] || patience="timeout 100"
+fi
+
 # build FOLDER TARGET-SET OPTION...: everything the tests here need, in its own folder
 build() {
     folder=$1
@@ -43,7 +50,7 @@ run() {
     run_name=$1 run_program=$2
     shift 2
     runs=$((runs + 1))
-    if ! env LD_LIBRARY_PATH="$work/lib/$run_name" "$@" "$build/tests/$run_program" >"$work/out" 2>&1; then
+    if ! env LD_LIBRARY_PATH="$work/lib/$run_name" "$@" $patience "$build/tests/$run_program" >"$work/out" 2>&1; then
         failures=$((failures + 1))
         say "WRONG: $run_name, $*: $run_program"
         grep -E 'ERROR|WRONG|LINE|FAILED|rror' "$work/out" | head -8
