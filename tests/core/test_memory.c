@@ -4,14 +4,13 @@
 #include <stdint.h>
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <cmocka.h>
 #include "core/memory.h"
 #include "support/allocator.h"
+#include "support/meet.h"
 
 static void expect_read(const attn__memory *memory, int64_t live, int64_t peak, int64_t allocations)
 {
@@ -207,34 +206,7 @@ static void test_books_with_threads(void **state)
     attn__memory_release(memory);
 }
 
-/* on a processor of its own, where there are two: threads that share one never meet in the books */
-static void stay_on(int number)
-{
-#ifdef CPU_COUNT
-    cpu_set_t all, one;
-    CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all) && number-- == 0) CPU_SET(cpu, &one);
-    sched_setaffinity(0, sizeof one, &one); /* this thread's; where it is refused, chance decides */
-#else
-    (void)number;
-#endif
-}
-
-/* threads go on together once so many have come here in all */
-static _Atomic int64_t arrivals;
-static void meet(int64_t count)
-{
-    atomic_fetch_add(&arrivals, 1);
-    for (int64_t looks = 0; atomic_load(&arrivals) < count; looks++)
-        if (looks > 1000) sched_yield();
-}
-
-enum {
-    LAST_ROUNDS = 100000,
-    LAST_SECONDS = 2
-}; /* whichever is over first: beside other work each meeting can take a turn of the scheduler */
+enum { LAST_ROUNDS = 100000, LAST_SECONDS = 2 }; /* whichever is over first */
 static _Atomic int last_over;
 typedef struct asker {
     attn__memory *memory;
@@ -246,12 +218,10 @@ static void *ask_for_the_last(void *argument)
 {
     asker *a = argument;
     void *p;
-    struct timespec from, now;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    stay_on(a->number);
+    const double from = meet_seconds();
+    meet_on(a->number);
     for (int64_t round = 0;; a->rounds = (int)++round) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (a->number == 0 && (round == LAST_ROUNDS || now.tv_sec - from.tv_sec > LAST_SECONDS)) atomic_store(&last_over, 1);
+        if (a->number == 0 && (round == LAST_ROUNDS || meet_seconds() - from > LAST_SECONDS)) atomic_store(&last_over, 1);
         meet(4 * round + 2);
         if (atomic_load(&last_over)) return NULL;
         const attn_status status = attn__allocate(a->memory, PIECE, &p);
@@ -270,7 +240,7 @@ static void test_last_bytes_with_threads(void **state)
     const attn_allocator hooks = {sizeof hooks, one_piece, keep_piece, piece};
     attn__memory *memory = attn__memory_create(&hooks, 2 * PIECE - 1);
     asker askers[2] = {{.memory = memory, .number = 0}, {.memory = memory, .number = 1}};
-    atomic_store(&arrivals, 0);
+    atomic_store(&meet_arrivals, 0);
     atomic_store(&last_over, 0);
     for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&askers[i].thread, NULL, ask_for_the_last, &askers[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(askers[i].thread, NULL);
