@@ -38,9 +38,12 @@ attn_status attn__recurrent_encode(const attn__call *call, const attn__recurrent
         const attn__recurrent_reader *reader = &m->readers[i];
         const int last = i + 1 == m->readers_count;
         attn__dropout drop = attn__tape_dropout(call->tape, m->dropout, reader->site, stream->places);
-        y = *memory;
-        if (!last || drop.rate > 0) status = attn__tape_temporary(call->ctx, call->tape, now.at.rows, memory->at.width, now.at.dtype, &y);
+        const attn__mark mark = attn__arena_mark(call->ctx->scratch);
+        y = *memory; /* without a tape that of each layer, which has read its rows when it writes */
+        if (call->tape != NULL && (!last || drop.rate > 0))
+            status = attn__tape_temporary(call->ctx, call->tape, now.at.rows, memory->at.width, now.at.dtype, &y);
         if (status == ATTN_OK) status = read_layer(call, m, reader, &now, stream, &y, last ? state : NULL);
+        if (call->tape == NULL) attn__arena_rewind(call->ctx->scratch, mark);
         now = y;
         if (status != ATTN_OK || drop.rate <= 0) continue;
         y = *memory;
