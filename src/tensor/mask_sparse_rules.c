@@ -87,7 +87,7 @@ static void strided_row(const attn_mask *mask, const attn__pair *pair, int64_t p
             memset(allowed + low, 1, (size_t)(high - low));
     }
     if (!(mask->parts & ATTN_PART_LOCAL)) return;
-    low = p - stride < j ? 0 : p - stride - j;
+    low = p - j > stride ? p - j - stride : 0; /* a query may stand before all keys, and a stride be as large as any number */
     high = p + 1 - j > keys ? keys : p + 1 - j;
     if (low < high) memset(allowed + low, 1, (size_t)(high - low));
 }

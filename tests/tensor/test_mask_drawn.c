@@ -7,6 +7,8 @@
 
 enum { DRAWS = 6000, MOST = 48, NODES = 16, PAIRS = 5 };
 
+static const int64_t vast = INT64_MAX / 2; /* steps or keys: more than there can be, and times a dilation more than 63 bits hold */
+
 typedef struct tree {
     rule nodes[NODES];
     int count;
@@ -24,15 +26,16 @@ static const rule *draw_rule(tree *t, random_state *random, int depth, int adds)
     memcpy(r->extent, extent, sizeof extent);
     switch (r->kind) {
     case WINDOW:
-        r->left = AMONG(random, -1, 0, 1, 5, 30), r->right = AMONG(random, -1, 0, 0, 2, 17), r->dilation = AMONG(random, 1, 1, 2, 7);
+        r->left = AMONG(random, -1, 0, 1, 5, 30, vast), r->right = AMONG(random, -1, 0, 0, 2, 17, vast),
+        r->dilation = AMONG(random, 1, 1, 2, 7, vast);
         break;
     case GLOBAL: r->right = random_integer(random, 0, 5); break;
     case STRIDED:
     case FIXED:
-        r->left = AMONG(random, ATTN_DERIVED, 1, 3, 8), r->dilation = random_integer(random, 1, 4);
-        r->right = r->left > 1 ? random_integer(random, 1, r->left + 1) : 1;
+        r->left = AMONG(random, ATTN_DERIVED, 1, 3, 8, INT64_MAX), r->dilation = random_integer(random, 1, 4);
+        r->right = r->left > 1 ? random_integer(random, 1, r->left < 9 ? r->left + 1 : 9) : 1;
         break;
-    case RANDOM: r->left = AMONG(random, 1, 4, 16), r->right = random_integer(random, 0, 4); break;
+    case RANDOM: r->left = AMONG(random, 1, 4, 16, vast), r->right = random_integer(random, 0, 4); break;
     case LOGARITHMIC: r->dilation = random_integer(random, 0, 2); break;
     default: break;
     }
