@@ -261,6 +261,36 @@ static void test_linear(void **state)
     attn_context_free(ctx);
 }
 
+/* An inspection that was stopped half way is over: what runs after it writes to its tensors no more. */
+static void test_stopped(void **state)
+{
+    attn_context *ctx = model_context(ATTN_BACKEND_BLAS, 1, 0);
+    attn_transformer_options o = model_options(1, 1);
+    attn_transformer *model = model_create(ctx, &o);
+    attn_tensor *entropy = model_tensor(ctx, ATTN_FLOAT32, 2, 8), *logits = model_tensor(ctx, ATTN_FLOAT32, 8, 11);
+    model_batch batch;
+    attn_inspect_request r;
+    (void)state;
+    model_batch_open(ctx, &batch, &o, 3, source_lengths, target_lengths, 3);
+    for (int64_t i = 0; i < 16; i++) model_set(entropy, i, -1);
+    OK(ctx, attn_inspect_request_init(&r, sizeof r));
+    r.part = ATTN_INSPECT_DECODER;
+    r.entropy = entropy;
+    OK(ctx, attn_context_cancel(ctx));
+    FAILS(ctx, attn_transformer_inspect(ctx, model, &batch.batch, &r), ATTN_ERROR_CANCELLED, "attn_context_cancel");
+    assert_null(ctx->observer);
+    OK(ctx, attn_transformer_forward(ctx, model, NULL, &batch.batch, logits));
+    for (int64_t i = 0; i < 16; i++) assert_true(model_get(entropy, i) < 0);
+    OK(ctx, attn_transformer_inspect(ctx, model, &batch.batch, &r));
+    assert_null(ctx->observer);
+    for (int64_t i = 0; i < 16; i++) assert_true(model_get(entropy, i) >= 0);
+    model_batch_close(&batch);
+    attn_tensor_free(entropy);
+    attn_tensor_free(logits);
+    attn_transformer_free(model);
+    attn_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_of_operands),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
