@@ -367,9 +367,65 @@ static void test_rows(void **state)
     attn_context_free(ctx);
 }
 
+/* Dropout of global rows: equal sequences side by side draw each for themselves, and a sequence draws the same alone. */
+static void draw_apart(const fixture *f, double within)
+{
+    enum { LENGTH = 9 };
+    const attn_segment both[2] = {{0, LENGTH, 0, 5}, {LENGTH, LENGTH, 0, 6}}, later = {0, LENGTH, 0, 6};
+    attn_attention_options o = options_of(f, 4);
+    attn_attention *layer = NULL;
+    attn_tape_options t;
+    attn_tensor *x[2], *y[2];
+    int differ = 0;
+    o.global_projections = 1;
+    o.dropout = 0.4;
+    OK(f->ctx, attn_attention_create(f->ctx, &o, &layer));
+    const int64_t width = o.heads * o.value_head_size;
+    for (int alone = 0; alone < 2; alone++) {
+        attn_layout *layout = NULL;
+        random_state random = {8};
+        x[alone] = model_tensor(f->ctx, f->dtype, (2 - alone) * LENGTH, WIDTH);
+        y[alone] = model_tensor(f->ctx, f->dtype, (2 - alone) * LENGTH, width);
+        for (int64_t i = 0; i < LENGTH * WIDTH; i++) {
+            model_set(x[alone], i, random_number(&random, -1, 1));
+            if (!alone) model_set(x[0], LENGTH * WIDTH + i, model_get(x[0], i));
+        }
+        OK(f->ctx, attn_layout_create(f->ctx, 2, &layout));
+        OK(f->ctx, attn_layout_set(f->ctx, layout, 2 - alone, alone ? &later : both));
+        OK(f->ctx, attn_tape_options_init(&t, sizeof t));
+        t.training = 1;
+        OK(f->ctx, attn_tape_begin(f->ctx, f->tape, &t));
+        OK(f->ctx, attn_attention_forward(f->ctx, layer, f->tape, x[alone], x[alone], x[alone], layout, layout, f->mask, y[alone]));
+        attn_layout_free(layout);
+    }
+    for (int64_t g = 0; g < GLOBALS; g++)
+        for (int64_t c = 0; c < width; c++) {
+            const double first = model_get(y[0], indices[g] * width + c), second = model_get(y[0], (LENGTH + indices[g]) * width + c);
+            differ += first != second;
+            assert_true(fabs(model_get(y[1], indices[g] * width + c) - second) <= within);
+        }
+    assert_true(differ > GLOBALS * width / 2);
+    for (int i = 0; i < 2; i++) {
+        attn_tensor_free(x[i]);
+        attn_tensor_free(y[i]);
+    }
+    attn_attention_free(layer);
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        fixture f;
+        open_fixture(&f, backend ? ATTN_BACKEND_REFERENCE : ATTN_BACKEND_BLAS, backend ? ATTN_FLOAT64 : ATTN_FLOAT32);
+        draw_apart(&f, backend ? 1e-12 : 2e-5);
+        close_fixture(&f);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_layers), cmocka_unit_test(test_masks), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_rows), cmocka_unit_test(test_encoder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_layers), cmocka_unit_test(test_masks),   cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_rows),       cmocka_unit_test(test_encoder), cmocka_unit_test(test_dropout)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
