@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 /* after the headers it needs */
 #include <cmocka.h>
 #include "models/transformer.h"
@@ -189,6 +190,66 @@ static void test_sites(void **state)
     attn_transformer_free(model);
 }
 
+/* the parameter of a name, zeros or ones on its diagonal */
+static void set_diagonal(attn_transformer *model, const char *name, double one)
+{
+    attn_parameters *p = attn_transformer_parameters(model);
+    attn_tensor *w = attn_parameters_tensor(p, attn_parameters_find(p, name));
+    assert_non_null(w);
+    for (int64_t e = 0; e < model_elements(w); e++) model_set(w, e, attn_tensor_rank(w) == 2 && e / WIDE == e % WIDE ? one : 0);
+}
+
+/* What is 0 of the rows of a stack whose layers hand on tanh of what they read, each column for itself: what any of its places dropped. */
+static double share_of_zeros(const char *side, const char *way, int64_t layers)
+{
+    enum { LENGTH = 16 };
+    const int decoder = side[0] == 'd';
+    attn_transformer_options o = recurrent_options(ATTN_RECURRENCE_TANH);
+    attn_tape_options training = {.struct_size = sizeof training, .training = 1, .seed = 4};
+    attn_tape *tape = NULL;
+    attn_batch batch;
+    char name[64];
+    int zeros = 0;
+    o.encoder_layers = decoder ? 0 : layers;
+    o.decoder_layers = decoder ? layers : 0;
+    o.both_ways = 0;
+    o.width = WIDE;
+    o.dropout_sublayer = 0.5;
+    attn_transformer *model = model_create(ctx, &o);
+    for (int64_t i = 0; i < layers; i++) {
+        static const char *const parts[] = {"hidden.weight", "input.bias", "input.weight"};
+        for (int part = 0; part < 3; part++) {
+            snprintf(name, sizeof name, "%s.layers.%d.%s%s", side, (int)i, way, parts[part]);
+            set_diagonal(model, name, part == 2);
+        }
+    }
+    for (int part = 0; decoder && part < 2; part++) set_diagonal(model, part ? "decoder.readout.bias" : "decoder.readout.weight", 1);
+    attn_tensor *tokens = model_tensor(ctx, ATTN_INT32, LENGTH, 0), *got = model_tensor(ctx, ATTN_FLOAT64, LENGTH, WIDE);
+    for (int64_t i = 0; i < LENGTH; i++) model_set(tokens, i, 3);
+    OK(ctx, attn_batch_init(&batch, sizeof batch));
+    *(decoder ? &batch.target : &batch.source) = tokens;
+    OK(ctx, attn_tape_create(ctx, &tape));
+    OK(ctx, attn_tape_begin(ctx, tape, &training));
+    OK(ctx, attn_transformer_forward(ctx, model, tape, &batch, got));
+    for (int64_t i = 0; i < LENGTH * WIDE; i++) zeros += model_get(got, i) == 0;
+    attn_tensor_free(tokens);
+    attn_tensor_free(got);
+    attn_tape_free(tape);
+    attn_transformer_free(model);
+    return (double)zeros / (LENGTH * WIDE);
+}
+
+/* A stack has as many places as layers, and each draws for itself: what passes one by one half passes all by the power. */
+static void test_layers_draw_apart(void **state)
+{
+    (void)state;
+    for (int64_t layers = 1; layers <= 3; layers++) {
+        const double want = 1 - exp2(-(double)layers);
+        assert_true(fabs(share_of_zeros("encoder", "forward.", layers) - want) < 0.06);
+        assert_true(fabs(share_of_zeros("decoder", "", layers) - want) < 0.06);
+    }
+}
+
 static int open_all(void **state)
 {
     (void)state;
@@ -206,6 +267,7 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dropout), cmocka_unit_test(test_places),
-                                       cmocka_unit_test(test_places_of_attention), cmocka_unit_test(test_sites)};
+                                       cmocka_unit_test(test_places_of_attention), cmocka_unit_test(test_sites),
+                                       cmocka_unit_test(test_layers_draw_apart)};
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
