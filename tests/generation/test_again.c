@@ -90,6 +90,32 @@ static void test_steps_after_a_longer_source(void **state)
     close_session(&s);
 }
 
+/* sources lie in any order among the rows of their batch */
+static void test_sources_in_any_order(void **state)
+{
+    (void)state;
+    const int64_t source[3] = {2, 4, 3}, target[3] = {2, 1, 3};
+    const attn_segment turned[3] = {{7, 2, 0, 0}, {0, 4, 0, 1}, {4, 3, 0, 2}};
+    for (int32_t recurrence = ATTN_RECURRENCE_NONE; recurrence <= ATTN_RECURRENCE_LSTM; recurrence++) {
+        attn_transformer_options o = model_options(2, 2);
+        attn_generator_options g = defaults(3, 12);
+        session s;
+        o.recurrence = recurrence;
+        if (recurrence != ATTN_RECURRENCE_NONE) o.positions = ATTN_POSITIONS_NONE;
+        open_session(&s, ATTN_BACKEND_BLAS, &o, &g, source, target);
+        OK(s.ctx, attn_layout_set(s.ctx, s.batch.source_layout, 3, turned));
+        prompt(&s);
+        expect_recomputed(&s, 1e-5, "prompt");
+        for (int32_t token = 4; token < 7; token++) {
+            const int32_t tokens[3] = {token, token + 1, token + 2};
+            OK(s.ctx, attn_generator_accept(s.ctx, s.generator, 3, tokens));
+            for (int i = 0; i < 3; i++) s.tokens[i][s.lengths[i]++] = tokens[i];
+            expect_recomputed(&s, 1e-5, "step");
+        }
+        close_session(&s);
+    }
+}
+
 /* the first token past the vocabulary is refused, and nothing has happened */
 static void test_token_past_the_end(void **state)
 {
@@ -175,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_same_again),
         cmocka_unit_test(test_longer_source),
         cmocka_unit_test(test_steps_after_a_longer_source),
+        cmocka_unit_test(test_sources_in_any_order),
         cmocka_unit_test(test_token_past_the_end),
         cmocka_unit_test(test_source_past_the_positions),
         cmocka_unit_test(test_prompt_without_memory),
