@@ -29,6 +29,8 @@ done
 
 # Counters of processes that were killed may not add up: gcovr is told to go on.
 cd "$build"
+# threads.c with a call before each atomic operation: other branches than the library's
+find . -path '*threads_gaps*' -name '*.gc??' -delete
 gcovr --root "$root" --object-directory "$build" --gcov-ignore-parse-errors --filter "$root/src/" --exclude "$root/src/cli/" \
     --exclude-unreachable-branches --branches --json "$build/coverage.json" --txt "$build/coverage.txt" "$build" 2>"$build/gcovr.log"
 python3 "$root/tests/coverage/branches.py" "$root" "$build/coverage.json" || red=1
