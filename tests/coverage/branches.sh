@@ -12,7 +12,7 @@ cmake=${CMAKE:-cmake}
 ctest=$(dirname "$(command -v "$cmake")")/ctest
 
 # An always_inline function has its branches once per place it is inlined in, each with a constant kind: as a plain function they count once.
-CC=gcc "$cmake" -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Coverage -DATTN_BENCH=OFF -DATTN_TEST_PATIENCE=5 \
+CC=gcc "$cmake" -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Coverage -DATTN_BENCH=OFF -DATTN_TEST_PATIENCE=10 \
     "-DCMAKE_C_FLAGS_COVERAGE=-O0 --coverage -fprofile-update=atomic -Dalways_inline=" >/dev/null
 "$cmake" --build "$build" --parallel "$(getconf _NPROCESSORS_ONLN)" | tail -1
 find "$build" -name '*.gcda' -delete
