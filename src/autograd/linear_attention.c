@@ -136,8 +136,10 @@ attn_status attn__linear_features(attn_context *ctx, attn_tape *tape, const attn
     }
     attn_status status = mapped(ctx, tape, features, count, query_scale, query);
     if (tape != NULL) attn__arena_rewind(ctx->scratch, mark); /* without a tape the features lie behind it */
-    if (status == ATTN_OK && query_scale != NULL) status = attn__tape_memory(ctx, tape, key->at.rows * key->at.heads * each, &key_scale);
-    if (status == ATTN_OK && query_scale != NULL) settings->key_scale = key_scale;
+    if (status == ATTN_OK && query_scale != NULL) {
+        status = attn__tape_memory(ctx, tape, key->at.rows * key->at.heads * each, &key_scale);
+        settings->key_scale = key_scale;
+    }
     return status == ATTN_OK ? mapped(ctx, tape, features, count, key_scale, key) : status;
 }
 

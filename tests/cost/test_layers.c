@@ -1,5 +1,5 @@
-/* What is done for each layer, model of an ensemble or batch of a step is given back before the next: more of the same take no more temporary
-   memory. Foretold and measured memory grow together where this fails, so that their comparison does not notice. */
+/* What is taken for a layer, or for a model of an ensemble, is given back before the next: more of the same take no more temporary memory.
+   Foretold and measured memory grow together where this fails, so that their comparison does not notice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

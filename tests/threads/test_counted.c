@@ -24,6 +24,16 @@ typedef struct kind {
     void (*release)(void *object);
 } kind;
 
+#define COUNTED(what, take, let_go) \
+    static void retain_##what(void *object) \
+    { \
+        take(object); \
+    } \
+    static void release_##what(void *object) \
+    { \
+        let_go(object); \
+    }
+
 static void *make_storage(attn_context *ctx)
 {
     attn_tensor *tensor = NULL;
@@ -32,14 +42,7 @@ static void *make_storage(attn_context *ctx)
     attn_tensor_free(tensor);
     return storage;
 }
-static void retain_storage(void *object)
-{
-    attn__storage_retain(object);
-}
-static void release_storage(void *object)
-{
-    attn__storage_release(object);
-}
+COUNTED(storage, attn__storage_retain, attn__storage_release)
 
 static void *make_mask(attn_context *ctx)
 {
@@ -47,14 +50,7 @@ static void *make_mask(attn_context *ctx)
     OK(ctx, attn_mask_causal(ctx, ATTN_ALIGN_LAST, &mask));
     return mask;
 }
-static void retain_mask(void *object)
-{
-    attn__mask_retain(object);
-}
-static void release_mask(void *object)
-{
-    attn_mask_free(object);
-}
+COUNTED(mask, attn__mask_retain, attn_mask_free)
 
 static void *make_parameters(attn_context *ctx)
 {
@@ -62,14 +58,7 @@ static void *make_parameters(attn_context *ctx)
     OK(ctx, attn__parameters_create(ctx, ATTN_FLOAT32, &parameters));
     return parameters;
 }
-static void retain_parameters(void *object)
-{
-    attn__parameters_retain(object);
-}
-static void release_parameters(void *object)
-{
-    attn__parameters_release(object);
-}
+COUNTED(parameters, attn__parameters_retain, attn__parameters_release)
 
 static void *make_dataset(attn_context *ctx)
 {
@@ -81,14 +70,7 @@ static void *make_dataset(attn_context *ctx)
     OK(ctx, attn_dataset_tokens(ctx, tokens, 5, &o, &dataset));
     return dataset;
 }
-static void retain_dataset(void *object)
-{
-    attn__dataset_retain(object);
-}
-static void release_dataset(void *object)
-{
-    attn_dataset_free(object);
-}
+COUNTED(dataset, attn__dataset_retain, attn_dataset_free)
 
 static test_allocator counted;
 static void *make_memory(attn_context *ctx)
@@ -97,14 +79,7 @@ static void *make_memory(attn_context *ctx)
     const attn_allocator hooks = test_allocator_hooks(&counted);
     return attn__memory_create(&hooks, -1);
 }
-static void retain_memory(void *object)
-{
-    attn__memory_retain(object);
-}
-static void release_memory(void *object)
-{
-    attn__memory_release(object);
-}
+COUNTED(memory, attn__memory_retain, attn__memory_release)
 
 static const kind kinds[] = {{"storage", make_storage, retain_storage, release_storage},
                              {"mask", make_mask, retain_mask, release_mask},
